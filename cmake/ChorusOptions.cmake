@@ -1,0 +1,51 @@
+# Language, optimisation, sanitizers, and the choice of optional parts. Everything chosen is printed.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(CHORUS_CCACHE ccache)
+if(CHORUS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CHORUS_CCACHE})
+endif()
+
+# Flags of the project's own sources; consumers of the installed package get none of them.
+add_library(chorus_flags INTERFACE)
+target_compile_options(chorus_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-psabi $<$<BOOL:${CHORUS_WERROR}>:-Werror>>
+  $<$<COMPILE_LANGUAGE:CXX>:-march=${CHORUS_ARCH} -fno-math-errno -fno-trapping-math>)
+if(CHORUS_SANITIZE)
+  target_compile_options(chorus_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CHORUS_SANITIZE} -fno-omit-frame-pointer>)
+  target_link_options(chorus_flags INTERFACE -fsanitize=${CHORUS_SANITIZE})
+endif()
+
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+
+# CUDA: one folder of sources, or one file of stubs.
+if(NOT CHORUS_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "CHORUS_CUDA is '${CHORUS_CUDA}'; it takes AUTO, ON or OFF")
+endif()
+set(CHORUS_CUDA_BUILT OFF)
+if(NOT CHORUS_CUDA STREQUAL "OFF")
+  find_package(CUDAToolkit QUIET)
+  if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE AND NOT CHORUS_SANITIZE)
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 90)
+    endif()
+    if(NOT CMAKE_CUDA_COMPILER)
+      set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
+    endif()
+    enable_language(CUDA)
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CHORUS_CUDA_BUILT ON)
+  elseif(CHORUS_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "CHORUS_CUDA=ON, but no CUDA toolkit with nvcc was found (or a sanitizer build was asked for)")
+  endif()
+endif()
+
+message(STATUS "Chorus: CUDA ${CHORUS_CUDA} -> ${CHORUS_CUDA_BUILT}, march ${CHORUS_ARCH}, build ${CMAKE_BUILD_TYPE}"
+  ", sanitizers '${CHORUS_SANITIZE}', ccache ${CHORUS_CCACHE}")

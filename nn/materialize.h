@@ -1,0 +1,78 @@
+// Gives a declared module its memory and first values.
+#pragma once
+#include <chorus/nn/module.h>
+
+namespace chorus {
+
+/// Parameters of one model in flat buffers: values (compute type) and gradients (wide) of the trainable ones each lie in
+/// one array, so that norm, clipping, optimizer and reductions are single passes. Frozen ones have values only.
+struct ParamStore {
+  struct Entry {
+    Param* param;          ///< valid as long as the module is not moved
+    std::string path;
+    std::int64_t first;    ///< element offset in the flat buffers
+    std::int64_t count;
+  };
+  Tensor values;           ///< [padded numel] of the trainable parameters
+  Tensor grads;            ///< [padded numel], wide(dtype); gaps between parameters are zero and stay zero
+  Tensor frozen_values;    ///< [padded numel] of the frozen parameters
+  std::vector<Entry> trainable, frozen;
+
+  std::int64_t trainable_count() const;  ///< logical elements
+  std::int64_t frozen_count() const;
+  /// Before a step: the first gradient that arrives is written, later ones are added.
+  void start_step();
+  /// After the backward of a step: a trainable parameter that nobody used has gradient zero.
+  void finish_step();
+};
+
+/// Parameters whose path matches one of `freeze` and none of `prevent` (ECMAScript regexes that must match the whole path,
+/// as in NeMo's freeze_params) are not trained. A pattern that matches no parameter is an error.
+struct FreezeRules {
+  std::vector<std::string> freeze, prevent;
+};
+
+struct MaterializeOptions {
+  DType dtype = DType::f32;  ///< of values
+  std::uint64_t seed = 0;
+  FreezeRules freeze;
+};
+
+namespace detail {
+struct Declared {
+  struct Item {
+    std::string path;              ///< of the Param, or of the Stacked
+    Param* param = nullptr;
+    Stacked* stacked = nullptr;
+    std::vector<std::string> part_paths;
+  };
+  std::vector<Item> items;
+  std::vector<std::pair<std::string, Buffer*>> buffers;
+  std::vector<std::pair<std::string, Dropout*>> dropouts;
+};
+ParamStore materialize(Context& context, const Declared& declared, const MaterializeOptions& options);
+inline std::string parent(const std::string& path) { return path.substr(0, path.rfind('.') == path.npos ? 0 : path.rfind('.')); }
+}  // namespace detail
+
+/// Allocates and initialises every parameter and buffer of `module` and names its dropouts. The module must stay where it
+/// is from now on. A module whose parameters are all frozen runs in evaluation mode: its dropouts are switched off.
+template <class M>
+ParamStore materialize(M& module, Context& context, const MaterializeOptions& options) {
+  detail::Declared declared;
+  visit_fields(module, "", [&]<class Leaf>(const std::string& path, Leaf& leaf) {
+    if constexpr (std::is_same_v<Leaf, Param>) {
+      if (leaf) declared.items.push_back({path, &leaf, nullptr, {}});
+    } else if constexpr (std::is_same_v<Leaf, Stacked>) {
+      typename detail::Declared::Item item{path, nullptr, &leaf, {}};
+      for (auto& [name, part] : leaf.parts) item.part_paths.push_back(join(detail::parent(path), name));
+      declared.items.push_back(std::move(item));
+    } else if constexpr (std::is_same_v<Leaf, Buffer>) {
+      declared.buffers.push_back({path, &leaf});
+    } else if constexpr (std::is_same_v<Leaf, Dropout>) {
+      declared.dropouts.push_back({path, &leaf});
+    }
+  });
+  return detail::materialize(context, declared, options);
+}
+
+}  // namespace chorus

@@ -1,0 +1,138 @@
+#include <chorus/tensor/autograd/node.h>
+#include <chorus/tensor/kernels/pointwise.h>
+#include <queue>
+
+namespace chorus {
+
+Node::~Node() {
+  // Long chains must not be freed by recursion: take apart whatever only this node holds, one node after another.
+  std::vector<std::shared_ptr<Node>> orphans;
+  auto collect = [&orphans](Node& node) {
+    for (auto& input : node.inputs)
+      if (input && input.use_count() == 1) orphans.push_back(std::move(input));
+  };
+  collect(*this);
+  while (!orphans.empty()) {
+    auto node = std::move(orphans.back());
+    orphans.pop_back();
+    collect(*node);
+  }
+}
+
+GradSink* Backward::sink(std::size_t input) const {
+  const auto& node = inputs[input];
+  return node && node->leaf ? &node->sink : nullptr;
+}
+
+bool wants_grad(const Inputs& inputs) {
+  for (const auto& x : inputs)
+    if (x && x.node() && x.context().recording) return true;
+  return false;
+}
+
+Tensor record_rule(const char* op, Tensor y, const Inputs& inputs, Saved saved, AnyRule rule, AnyRule weight_rule) {
+  if (!wants_grad(inputs)) return y;
+  auto node = std::make_shared<Node>();
+  node->op = op;
+  node->order = y.context().next_node++;
+  for (const auto& x : inputs) node->inputs.push_back(x.node());
+  // A saved tensor is a value, not a way back into the graph: that is what `inputs` is for.
+  for (auto& tensor : saved) node->saved.push_back(tensor.detach());
+  node->rule = rule;
+  node->weight_rule = weight_rule;
+  y.set_node(std::move(node));
+  return y;
+}
+
+void make_leaf(Tensor& value, Tensor grad) {
+  require(grad.shape() == value.shape() && grad.dtype() == wide(value.dtype()), "make_leaf", "gradient is ", grad, " for ", value);
+  auto node = std::make_shared<Node>();
+  node->op = "leaf";
+  node->leaf = true;
+  node->sink.grad = std::move(grad);
+  value.set_node(std::move(node));
+}
+
+void add_to_sink(GradSink& sink, const Tensor& g) {
+  require(g.shape() == sink.grad.shape(), "gradient", g, " for a parameter of shape ", sink.grad.shape());
+  kernel::accumulate(cpu(g.context(), "gradient"), g, sink.written, sink.grad);
+  sink.written = true;
+}
+
+namespace {
+
+void deliver(Node& to, Tensor g) {
+  if (to.leaf) {
+    add_to_sink(to.sink, g);
+  } else if (!to.grad) {
+    to.grad = std::move(g);
+  } else if (to.grad.unshared()) {
+    kernel::accumulate(cpu(g.context(), to.op), g, true, to.grad);
+  } else {
+    Tensor total = to.grad.clone();
+    kernel::accumulate(cpu(g.context(), to.op), g, true, total);
+    to.grad = std::move(total);
+  }
+}
+
+void deliver_all(const Node& node, Grads grads) {
+  require(grads.size() == node.inputs.size(), node.op, "rule gave ", grads.size(), " gradients for ", node.inputs.size(), " inputs");
+  for (std::size_t i = 0; i < grads.size(); ++i)
+    if (grads[i] && node.inputs[i]) deliver(*node.inputs[i], std::move(grads[i]));
+}
+
+void run_rule(const AnyRule& rule, const Node& node, const Tensor& dy) {
+  deliver_all(node, rule(Backward{node.saved, dy, node.inputs}));
+}
+
+}  // namespace
+
+void backward(const Tensor& y, const BackwardOptions& options) {
+  require(y.node() != nullptr, "backward", "nothing was recorded for ", y);
+  NoGrad quiet(y.context());
+  Tensor seed = options.cotangent;
+  if (seed) {
+    require(seed.shape() == y.shape() && seed.dtype() == y.dtype(), "backward", "cotangent ", seed, " for ", y);
+  } else {
+    seed = Tensor::full(y.context(), y.shape(), y.dtype(), 1.0);
+  }
+  const auto earlier = [](const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) { return a->order < b->order; };
+  std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, decltype(earlier)> ready(earlier);
+  const auto reach = [&ready](const std::shared_ptr<Node>& node, Tensor g) {
+    const bool known = node->leaf || static_cast<bool>(node->grad);
+    deliver(*node, std::move(g));
+    if (!known) ready.push(node);
+  };
+  reach(y.node(), std::move(seed));
+  while (!ready.empty()) {
+    const auto node = ready.top();
+    ready.pop();
+    const Tensor dy = std::move(node->grad);
+    node->grad = Tensor();
+    require(static_cast<bool>(node->rule), node->op, "the graph was walked already: saved tensors are gone");
+    Grads grads = node->rule(Backward{node->saved, dy, node->inputs});
+    require(grads.size() == node->inputs.size(), node->op, "rule gave ", grads.size(), " gradients for ", node->inputs.size(), " inputs");
+    for (std::size_t i = 0; i < grads.size(); ++i)
+      if (grads[i] && node->inputs[i]) reach(node->inputs[i], std::move(grads[i]));
+    node->rule = {};
+    if (node->weight_rule && options.deferred) {
+      options.deferred->add(node, dy);
+      continue;
+    }
+    if (node->weight_rule) run_rule(node->weight_rule, *node, dy);
+    node->saved.clear();
+    node->inputs.clear();
+  }
+}
+
+void DeferredGrads::run() {
+  for (auto& [node, dy] : work_) {
+    NoGrad quiet(dy.context());
+    run_rule(node->weight_rule, *node, dy);
+    node->saved.clear();
+    node->inputs.clear();
+  }
+  work_.clear();
+}
+
+}  // namespace chorus

@@ -1,0 +1,114 @@
+// Reverse-mode differentiation. An op computes its value, then `record`s what it read, what it saved and its rule.
+#pragma once
+#include <chorus/tensor/tensor.h>
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <new>
+#include <type_traits>
+#include <vector>
+
+namespace chorus {
+
+using Saved = std::vector<Tensor>;   ///< tensors a rule needs; visible, so that recompute and offload can reach them
+using Inputs = std::vector<Tensor>;  ///< in the order in which the rule returns gradients
+using Grads = std::vector<Tensor>;   ///< one per input; an empty tensor where none is needed or it was written to the sink
+
+/// Where the gradient of a leaf is summed. Products write into it directly: first `accumulate` is false, then true.
+struct GradSink {
+  Tensor grad;              ///< wide(dtype of the value), same shape
+  bool written = false;     ///< whether this step has put something there already
+};
+
+/// What a rule gets to see.
+struct Backward {
+  const Saved& saved;
+  const Tensor& dy;
+  const std::vector<std::shared_ptr<Node>>& inputs;
+
+  bool needs(std::size_t input) const { return inputs[input] != nullptr; }
+  /// The sink of input i when that is a leaf, else null. A rule that writes there sets `written` and returns no gradient.
+  GradSink* sink(std::size_t input) const;
+};
+
+/// A rule captures plain numbers only. Tensors go through Saved: a lambda that captures one is not trivially copyable.
+template <class F>
+concept Rule = std::is_trivially_copyable_v<F> && std::is_invocable_r_v<Grads, const F&, const Backward&>;
+
+/// A stored rule: copies of the captured numbers and a function pointer.
+class AnyRule {
+ public:
+  AnyRule() = default;
+  template <Rule F>
+  explicit AnyRule(const F& rule) {
+    static_assert(sizeof(F) <= sizeof(bytes_), "a rule captures at most 128 bytes");
+    ::new (static_cast<void*>(bytes_)) F(rule);
+    call_ = [](const void* f, const Backward& b) { return (*static_cast<const F*>(f))(b); };
+  }
+  explicit operator bool() const { return call_ != nullptr; }
+  Grads operator()(const Backward& b) const { return call_(bytes_, b); }
+
+ private:
+  alignas(16) std::byte bytes_[128];
+  Grads (*call_)(const void*, const Backward&) = nullptr;
+};
+
+struct Node {
+  const char* op = "";
+  std::uint64_t order = 0;                    ///< creation number; backward runs in falling order
+  std::vector<std::shared_ptr<Node>> inputs;  ///< null where no gradient is wanted
+  Saved saved;
+  AnyRule rule;                               ///< gradients of all inputs, or of all but the deferrable ones
+  AnyRule weight_rule;                        ///< gradients that may be asked for later: those of leaves, written to their sinks
+  Tensor grad;                                ///< sum of what arrived so far, during backward
+  GradSink sink;                              ///< leaves only
+  bool leaf = false;
+  ~Node();
+};
+
+/// Makes `y` the output of an op. Does nothing when the context is not recording or no input wants a gradient.
+Tensor record_rule(const char* op, Tensor y, const Inputs& inputs, Saved saved, AnyRule rule, AnyRule weight_rule = {});
+template <Rule F>
+Tensor record(const char* op, Tensor y, const Inputs& inputs, Saved saved, const F& rule) {
+  return record_rule(op, std::move(y), inputs, std::move(saved), AnyRule(rule));
+}
+/// An op whose gradient splits: `rule` gives the gradients of activations now, `weight_rule` those of its weights, now or later.
+template <Rule F, Rule G>
+Tensor record(const char* op, Tensor y, const Inputs& inputs, Saved saved, const F& rule, const G& weight_rule) {
+  return record_rule(op, std::move(y), inputs, std::move(saved), AnyRule(rule), AnyRule(weight_rule));
+}
+/// Whether `record` would do something: lets an op skip what only its backward needs.
+bool wants_grad(const Inputs& inputs);
+
+/// Turns `value` into a leaf whose gradient is summed in `grad` (shape of value, dtype wide(value's)).
+void make_leaf(Tensor& value, Tensor grad);
+
+/// Weight gradients put off by `backward`, in order; run each once.
+class DeferredGrads {
+ public:
+  void add(std::shared_ptr<Node> node, Tensor dy) { work_.push_back({std::move(node), std::move(dy)}); }
+  std::size_t size() const { return work_.size(); }
+  void run();
+
+ private:
+  struct Work {
+    std::shared_ptr<Node> node;
+    Tensor dy;
+  };
+  std::vector<Work> work_;
+};
+
+struct BackwardOptions {
+  Tensor cotangent;                  ///< of y; empty = ones
+  DeferredGrads* deferred = nullptr; ///< where weight gradients go to wait; null = computed at once
+};
+/// Adds dL/dleaf to the sinks of all leaves under y, L = sum(cotangent * y). Saved tensors are freed as it goes: the graph
+/// can be walked once. Gradients are summed in a fixed order, so equal graphs give equal bits.
+void backward(const Tensor& y, const BackwardOptions& options = {});
+
+/// Adds g (any floating type) into the sink, or writes it if nothing was written yet.
+void add_to_sink(GradSink& sink, const Tensor& g);
+
+}  // namespace chorus

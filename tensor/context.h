@@ -1,0 +1,37 @@
+// What the tensors of one rank share. There are no globals: every tensor knows its context.
+#pragma once
+#include <chorus/core/memory.h>
+#include <chorus/core/trace.h>
+#include <chorus/tensor/device.h>
+#include <cstdint>
+
+namespace chorus {
+
+/// One per rank; outlives its tensors. Not thread-safe except for memory and trace: one thread computes.
+struct Context {
+  explicit Context(MemoryOptions memory_options = {}, Device device = Cpu{}) : device(device), memory(memory_options) {}
+
+  Device device;
+  Memory memory;
+  Trace trace;
+  bool recording = true;          ///< whether ops write autograd nodes
+  std::uint64_t next_node = 0;    ///< numbers nodes in order of creation
+};
+
+/// The tag of a context that must be on the CPU; elsewhere an error naming the op, which has no kernel there.
+Cpu cpu(const Context& context, const char* op);
+
+/// Switches recording off for its lifetime.
+class NoGrad {
+ public:
+  explicit NoGrad(Context& context) : context_(context), before_(context.recording) { context.recording = false; }
+  ~NoGrad() { context_.recording = before_; }
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  Context& context_;
+  bool before_;
+};
+
+}  // namespace chorus

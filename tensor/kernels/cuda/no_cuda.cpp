@@ -1,0 +1,20 @@
+// Stands in for the CUDA kernels in builds without them.
+#include <chorus/core/error.h>
+#include <chorus/tensor/kernels/device_memory.h>
+#include <chorus/tensor/kernels/pointwise.h>
+
+namespace chorus::kernel {
+namespace {
+[[noreturn]] void absent(const char* op) { fail(op, "this build has no CUDA backend; configure with CHORUS_CUDA=ON"); }
+}  // namespace
+
+void* allocate(Cuda, Memory&, std::size_t, Category) { absent("allocate"); }
+void free(Cuda, Memory&, void*, std::size_t, Category) noexcept {}
+void set_zero(Cuda, void*, std::size_t) { absent("set_zero"); }
+void copy(Cuda, const void*, void*, std::size_t) { absent("copy"); }
+void copy_from_host(Cuda, const void*, void*, std::size_t) { absent("copy_from_host"); }
+void copy_to_host(Cuda, const void*, void*, std::size_t) { absent("copy_to_host"); }
+CudaStatus cuda_status() { return {false, 0, "not built"}; }
+void accumulate(Cuda, const Tensor&, bool, Tensor&) { absent("accumulate"); }
+
+}  // namespace chorus::kernel

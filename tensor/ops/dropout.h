@@ -1,0 +1,12 @@
+#pragma once
+#include <chorus/core/rng.h>
+#include <chorus/tensor/autograd/node.h>
+#include <chorus/tensor/rows.h>
+
+namespace chorus {
+
+/// Zeroes elements of x [rows, n] with probability p (in steps of 2^-16) and scales the rest by 1/(1-p). Element (row, c)
+/// draws from counter (sample id lo, sample id hi, position in its sequence, c / 8): eight 16-bit draws per block.
+Tensor dropout(const Tensor& x, const Rows& rows, double p, RandomKey key);
+
+}  // namespace chorus

@@ -1,0 +1,130 @@
+#include <chorus/tensor/autograd/node.h>
+#include <chorus/tensor/kernels/device_memory.h>
+#include <chorus/tensor/tensor.h>
+#include <cstring>
+
+namespace chorus {
+
+Cpu cpu(const Context& context, const char* op) {
+  require(std::holds_alternative<Cpu>(context.device), op, "has no kernel for CUDA tensors");
+  return {};
+}
+
+Storage::Storage(Context& context, std::size_t bytes, Category category)
+    : context(context), data(nullptr), bytes(bytes), category(category) {
+  data = std::visit([&](auto device) { return kernel::allocate(device, context.memory, bytes, category); }, context.device);
+}
+
+Storage::~Storage() {
+  std::visit([&](auto device) { kernel::free(device, context.memory, data, bytes, category); }, context.device);
+}
+
+std::int64_t padded_rows(std::int64_t rows) {
+  std::int64_t step = 32;
+  while (rows > 16 * step) step *= 2;
+  return (rows + step - 1) / step * step;
+}
+
+Tensor Tensor::empty(Context& context, const Shape& shape, DType dtype, Category category) {
+  Tensor t;
+  t.shape_ = shape;
+  t.dtype_ = dtype;
+  std::int64_t elements = shape.numel();
+  if (shape.rank() >= 2 && shape[-1] > 0) elements = padded_rows(elements / shape[-1]) * shape[-1];
+  t.storage_ = std::make_shared<Storage>(context, static_cast<std::size_t>(elements) * size_of(dtype), category);
+  return t;
+}
+
+Tensor Tensor::zeros(Context& context, const Shape& shape, DType dtype, Category category) {
+  Tensor t = empty(context, shape, dtype, category);
+  std::visit([&](auto device) { kernel::set_zero(device, t.data(), t.bytes()); }, context.device);
+  return t;
+}
+
+Tensor Tensor::full(Context& context, const Shape& shape, DType dtype, double value, Category category) {
+  Tensor t = empty(context, shape, dtype, category);
+  t.fill(value);
+  return t;
+}
+
+std::int64_t Tensor::rows() const {
+  std::int64_t n = 1;
+  for (int d = 0; d + 1 < rank(); ++d) n *= shape_[d];
+  return n;
+}
+
+Tensor Tensor::flat_view(std::int64_t first, const Shape& shape) const {
+  require(first >= 0 && first + shape.numel() <= numel(), "flat_view", shape, " at element ", first, " of ", *this);
+  Tensor t = detach();
+  t.offset_ += static_cast<std::size_t>(first) * size_of(dtype_);
+  t.shape_ = shape;
+  return t;
+}
+
+Tensor Tensor::rows_view(std::int64_t begin, std::int64_t end) const {
+  require(rank() >= 1 && 0 <= begin && begin <= end && end <= shape_[0], "rows_view", "[", begin, ", ", end, ") of ", *this);
+  Shape shape = shape_;
+  shape[0] = end - begin;
+  return flat_view(shape_[0] ? begin * (numel() / shape_[0]) : 0, shape);
+}
+
+Tensor Tensor::reshaped(const Shape& shape) const {
+  require(shape.numel() == numel(), "reshaped", *this, " to ", shape);
+  Tensor t = *this;
+  t.shape_ = shape;
+  return t;
+}
+
+Tensor Tensor::detach() const {
+  Tensor t = *this;
+  t.node_ = nullptr;
+  return t;
+}
+
+Tensor Tensor::clone(Category category) const {
+  Tensor t = empty(context(), shape_, dtype_, category);
+  t.copy_from(*this);
+  return t;
+}
+
+void Tensor::copy_from(const Tensor& other) const {
+  require(other.shape() == shape_ && other.dtype() == dtype_, "copy_from", other, " into ", *this);
+  std::visit([&](auto device) { kernel::copy(device, other.data(), data(), bytes()); }, context().device);
+}
+
+void Tensor::copy_from_host(const void* source) const {
+  std::visit([&](auto device) { kernel::copy_from_host(device, source, data(), bytes()); }, context().device);
+}
+
+void Tensor::copy_to_host(void* target) const {
+  std::visit([&](auto device) { kernel::copy_to_host(device, data(), target, bytes()); }, context().device);
+}
+
+void Tensor::fill(double value) const {
+  dispatch<float, bf16, double, std::int32_t, std::int64_t, std::uint8_t>(dtype_, "fill", [&]<class T>() {
+    const std::vector<T> values(static_cast<std::size_t>(numel()), static_cast<T>(value));
+    copy_from_host(values.data());
+  });
+}
+
+std::vector<double> Tensor::to_doubles() const {
+  std::vector<double> out(static_cast<std::size_t>(numel()));
+  dispatch<float, bf16, double, std::int32_t, std::int64_t, std::uint8_t>(dtype_, "to_doubles", [&]<class T>() {
+    std::vector<T> values(out.size());
+    copy_to_host(values.data());
+    std::transform(values.begin(), values.end(), out.begin(), [](T v) { return static_cast<double>(v); });
+  });
+  return out;
+}
+
+double Tensor::item() const {
+  require(numel() == 1, "item", "of ", *this, "; one element is needed");
+  return to_doubles()[0];
+}
+
+std::ostream& operator<<(std::ostream& out, const Tensor& t) {
+  if (!t) return out << "no tensor";
+  return out << t.dtype() << ' ' << t.shape();
+}
+
+}  // namespace chorus

@@ -1,0 +1,110 @@
+// A contiguous row-major array in the memory of one rank. Handles share storage; views exist along dim 0 only.
+#pragma once
+#include <chorus/tensor/context.h>
+#include <chorus/tensor/dtype.h>
+#include <chorus/tensor/shape.h>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace chorus {
+
+struct Node;
+
+/// Bytes owned by a context's memory, given back when the last handle goes.
+class Storage {
+ public:
+  Storage(Context& context, std::size_t bytes, Category category);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+  Context& context;
+  void* data;
+  std::size_t bytes;
+  Category category;
+};
+
+class Tensor {
+ public:
+  Tensor() = default;
+  /// Uninitialised. Tensors of rank 2 and more get `padded_rows` rows of storage (see there).
+  static Tensor empty(Context&, const Shape&, DType, Category = Category::activations);
+  static Tensor zeros(Context&, const Shape&, DType, Category = Category::activations);
+  static Tensor full(Context&, const Shape&, DType, double value, Category = Category::activations);
+  /// Copies host values; T must be the element type of a DType.
+  template <class T>
+  static Tensor of(Context& context, const Shape& shape, std::span<const T> values, Category category = Category::activations) {
+    Tensor t = empty(context, shape, dtype_of<T>, category);
+    require(static_cast<std::int64_t>(values.size()) == shape.numel(), "Tensor::of", values.size(), " values for shape ", shape);
+    t.copy_from_host(values.data());
+    return t;
+  }
+  template <class T>
+  static Tensor of(Context& context, const Shape& shape, const std::vector<T>& values, Category category = Category::activations) {
+    return of(context, shape, std::span<const T>(values), category);
+  }
+
+  explicit operator bool() const { return storage_ != nullptr; }
+  Context& context() const { return storage_->context; }
+  const Shape& shape() const { return shape_; }
+  std::int64_t size(int dim) const { return shape_[dim]; }
+  int rank() const { return shape_.rank(); }
+  std::int64_t numel() const { return shape_.numel(); }
+  DType dtype() const { return dtype_; }
+  std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }
+
+  /// All dims but the last flattened: a [.., n] tensor seen as rows x cols. Rank 0 and 1 are one row.
+  std::int64_t cols() const { return rank() ? shape_[-1] : 1; }
+  std::int64_t rows() const;
+
+  void* data() const { return storage_ ? static_cast<char*>(storage_->data) + offset_ : nullptr; }
+  template <class T>
+  T* as() const {
+    require(dtype_ == dtype_of<std::remove_const_t<T>>, "Tensor::as", "is ", dtype_, ", asked for ", dtype_of<std::remove_const_t<T>>);
+    return static_cast<T*>(data());
+  }
+  /// Elements as a span; CPU only.
+  template <class T> std::span<T> span() const { return {as<T>(), static_cast<std::size_t>(numel())}; }
+
+  /// [begin, end) of dim 0, sharing storage; outside autograd (the op `slice_rows` differentiates).
+  Tensor rows_view(std::int64_t begin, std::int64_t end) const;
+  /// Same elements under another shape of equal size, sharing storage and autograd node.
+  Tensor reshaped(const Shape& shape) const;
+  /// Elements [first, first + shape.numel()) as a tensor of its own shape, sharing storage; outside autograd.
+  Tensor flat_view(std::int64_t first, const Shape& shape) const;
+  /// A copy with storage of its own, outside autograd.
+  Tensor clone(Category = Category::activations) const;
+  /// The same values outside autograd.
+  Tensor detach() const;
+  /// Whether no other handle shares the storage, so that its owner may write into it.
+  bool unshared() const { return storage_.use_count() == 1; }
+  /// Bytes of storage from this tensor's first element on.
+  std::size_t capacity() const { return storage_ ? storage_->bytes - offset_ : 0; }
+
+  void copy_from(const Tensor& other) const;  ///< same shape and type
+  void copy_from_host(const void* source) const;
+  void copy_to_host(void* target) const;
+  void fill(double value) const;
+  double item() const;                        ///< the value of a one-element floating tensor
+  std::vector<double> to_doubles() const;     ///< any type, for tests and reports
+
+  const std::shared_ptr<Node>& node() const { return node_; }
+  void set_node(std::shared_ptr<Node> node) { node_ = std::move(node); }
+  bool requires_grad() const { return node_ != nullptr; }
+
+ private:
+  std::shared_ptr<Storage> storage_;
+  std::size_t offset_ = 0;  // bytes
+  Shape shape_;
+  DType dtype_ = DType::f32;
+  std::shared_ptr<Node> node_;
+};
+
+std::ostream& operator<<(std::ostream& out, const Tensor& t);  ///< "f32 (3, 4)"
+
+/// Rows that a matrix of `rows` rows gets storage for. Matrix products round their row count up to it, so that batches
+/// of every length need few distinct kernels (rows beyond the end hold unspecified values that nobody reads).
+/// Multiples of 32 up to 512, then of a sixteenth of the next power of two.
+std::int64_t padded_rows(std::int64_t rows);
+
+}  // namespace chorus
