@@ -17,6 +17,8 @@ add_library(chorus_flags INTERFACE)
 target_compile_options(chorus_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-psabi $<$<BOOL:${CHORUS_WERROR}>:-Werror>>
   $<$<COMPILE_LANGUAGE:CXX>:-march=${CHORUS_ARCH} -fno-math-errno -fno-trapping-math>)
+target_compile_options(chorus_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra $<$<BOOL:${CHORUS_WERROR}>:-Werror=all-warnings>>)
 if(CHORUS_SANITIZE)
   target_compile_options(chorus_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CHORUS_SANITIZE} -fno-omit-frame-pointer>)
   target_link_options(chorus_flags INTERFACE -fsanitize=${CHORUS_SANITIZE})
@@ -36,11 +38,16 @@ if(NOT CHORUS_CUDA STREQUAL "OFF")
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
       set(CMAKE_CUDA_ARCHITECTURES 90)
     endif()
-    if(NOT CMAKE_CUDA_COMPILER)
-      set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
+    if(NOT CMAKE_CUDA_COMPILER)  # nvcc need not be on PATH
+      set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE} CACHE FILEPATH "CUDA compiler")
     endif()
+    set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # one runtime in a process, the one that cuBLAS uses
     enable_language(CUDA)
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 doesn't know that nvcc 12 has it
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    endif()
     set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_EXTENSIONS OFF)
     set(CHORUS_CUDA_BUILT ON)
   elseif(CHORUS_CUDA STREQUAL "ON")
     message(FATAL_ERROR "CHORUS_CUDA=ON, but no CUDA toolkit with nvcc was found (or a sanitizer build was asked for)")

@@ -36,6 +36,9 @@ class Memory {
   /// Throws `Error` with a report by category when the limit or the machine is exhausted.
   void* allocate(std::size_t bytes, Category category);
   void free(void* block, std::size_t bytes, Category category) noexcept;
+  /// Counts bytes that live elsewhere, on a GPU, against the same limit; throws like `allocate`, and undoes it.
+  void charge(std::size_t bytes, Category category);
+  void discharge(std::size_t bytes, Category category) noexcept;
 
   MemoryStats stats() const;
   void reset_peak();

@@ -1,9 +1,18 @@
 // Stands in for the CUDA kernels in builds without them.
 #include <chorus/core/error.h>
+#include <chorus/tensor/kernels/cuda/stream.h>
 #include <chorus/tensor/kernels/device_memory.h>
+#include <chorus/tensor/kernels/matmul.h>
 #include <chorus/tensor/kernels/pointwise.h>
 
-namespace chorus::kernel {
+namespace chorus {
+
+struct CudaState {};
+CudaStream::CudaStream(int) { fail("CudaStream", "this build has no CUDA backend; configure with CHORUS_CUDA=ON"); }
+CudaStream::~CudaStream() = default;
+void CudaStream::synchronize() const {}
+
+namespace kernel {
 namespace {
 [[noreturn]] void absent(const char* op) { fail(op, "this build has no CUDA backend; configure with CHORUS_CUDA=ON"); }
 }  // namespace
@@ -16,5 +25,7 @@ void copy_from_host(Cuda, const void*, void*, std::size_t) { absent("copy_from_h
 void copy_to_host(Cuda, const void*, void*, std::size_t) { absent("copy_to_host"); }
 CudaStatus cuda_status() { return {false, 0, "not built"}; }
 void accumulate(Cuda, const Tensor&, bool, Tensor&) { absent("accumulate"); }
+void matmul(Cuda, Form, const Tensor&, const Tensor&, Tensor&, const MatmulOptions&) { absent("matmul"); }
 
-}  // namespace chorus::kernel
+}  // namespace kernel
+}  // namespace chorus
