@@ -13,21 +13,26 @@ struct ParamStore {
     std::int64_t first;    ///< element offset in the flat buffers
     std::int64_t count;
   };
-  Tensor values;           ///< [padded numel] of the trainable parameters
+  Tensor values;           ///< [padded numel] of the trainable parameters, in the compute type
+  Tensor masters;          ///< the same in wide(dtype): the storage of `values` itself unless that is bf16
   Tensor grads;            ///< [padded numel], wide(dtype); gaps between parameters are zero and stay zero
   Tensor frozen_values;    ///< [padded numel] of the frozen parameters
   std::vector<Entry> trainable, frozen;
+  std::vector<std::pair<std::string, Buffer*>> buffers;
+  std::vector<std::shared_ptr<Node>> leaves;
 
   std::int64_t trainable_count() const;  ///< logical elements
   std::int64_t frozen_count() const;
-  /// Before a step: the first gradient that arrives is written, later ones are added.
-  void start_step();
-  /// After the backward of a step: a trainable parameter that nobody used has gradient zero.
-  void finish_step();
+  /// Before the first backward of a step: the first gradient that arrives is written, later ones are added.
+  void start_step() const;
+  /// After the last backward of a step: a trainable parameter that nobody used has gradient zero.
+  void finish_step() const;
+  /// Copies masters to values where they differ in type: after loading, after an optimizer that wrote masters only.
+  void masters_to_values() const;
 };
 
-/// Parameters whose path matches one of `freeze` and none of `prevent` (ECMAScript regexes that must match the whole path,
-/// as in NeMo's freeze_params) are not trained. A pattern that matches no parameter is an error.
+/// Parameters whose path matches one of `freeze` and none of `prevent` are not trained. ECMAScript regexes that match from
+/// the start of the path, like Python's re.match and so like NeMo's keys. A pattern that matches no parameter is an error.
 struct FreezeRules {
   std::vector<std::string> freeze, prevent;
 };
@@ -37,6 +42,7 @@ struct MaterializeOptions {
   std::uint64_t seed = 0;
   FreezeRules freeze;
 };
+
 
 namespace detail {
 struct Declared {

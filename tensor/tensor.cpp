@@ -37,7 +37,7 @@ Tensor Tensor::empty(Context& context, const Shape& shape, DType dtype, Category
 
 Tensor Tensor::zeros(Context& context, const Shape& shape, DType dtype, Category category) {
   Tensor t = empty(context, shape, dtype, category);
-  std::visit([&](auto device) { kernel::set_zero(device, t.data(), t.bytes()); }, context.device);
+  t.fill(0);
   return t;
 }
 
@@ -101,6 +101,7 @@ void Tensor::copy_to_host(void* target) const {
 }
 
 void Tensor::fill(double value) const {
+  if (value == 0) return std::visit([&](auto device) { kernel::set_zero(device, data(), bytes()); }, context().device);
   dispatch<float, bf16, double, std::int32_t, std::int64_t, std::uint8_t>(dtype_, "fill", [&]<class T>() {
     const std::vector<T> values(static_cast<std::size_t>(numel()), static_cast<T>(value));
     copy_from_host(values.data());

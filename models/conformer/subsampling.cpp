@@ -1,0 +1,82 @@
+#include <chorus/models/conformer/subsampling.h>
+#include <chorus/tensor/ops/conv.h>
+#include <chorus/tensor/ops/linear.h>
+#include <chorus/tensor/ops/pointwise.h>
+
+namespace chorus {
+namespace {
+
+std::int64_t halved(std::int64_t n) { return conv_length(n, 3, 2, 1); }
+
+Rows halved(const Rows& rows) {
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t s = 0; s < rows.sequences(); ++s) lengths.push_back(halved(rows.length(s)));
+  return with_lengths(rows, lengths);
+}
+
+int stages_of(int factor) {
+  require(factor == 4 || factor == 8, "subsampling", "factor ", factor, "; 4 and 8 are there");
+  return factor == 8 ? 3 : 2;
+}
+
+}  // namespace
+
+ConvWeights::ConvWeights(const Shape& shape, std::int64_t channels_out, std::int64_t fan_in, std::int64_t fan_out, bool with_bias)
+    : weight(shape, Init::xavier(fan_in, fan_out)) {
+  if (with_bias) bias = Param({channels_out}, Init::zero());
+}
+
+std::int64_t subsampled_length(std::int64_t frames, int factor) {
+  for (int i = 0; i < stages_of(factor); ++i) frames = halved(frames);
+  return frames;
+}
+
+Subsampling::Subsampling(const ConformerConfig& config)
+    : depthwise_striding(config.subsampling == "dw_striding"), mels(config.features) {
+  require(depthwise_striding || config.subsampling == "conv1d", "subsampling", "'", config.subsampling, "'; dw_striding and conv1d are there");
+  const std::int64_t d = config.d_model, c = config.subsampling_conv_channels;
+  const int stages = stages_of(config.subsampling_factor);
+  if (!depthwise_striding) {
+    for (int i = 0; i < stages; ++i) {
+      const std::int64_t in = i == 0 ? mels : d;
+      conv.push_back(ConvWeights({d, 3 * in}, d, 3 * in, 3 * d));
+    }
+    out = Linear(d, d);
+    return;
+  }
+  conv0 = ConvWeights({c, 9}, c, 9, 9 * c);
+  std::int64_t bins = halved(mels);
+  for (int i = 1; i < stages; ++i) {
+    depthwise.push_back(ConvWeights({9, c}, c, 9, 9));
+    pointwise.push_back(ConvWeights({c, c}, c, c, c));
+    bins = halved(bins);
+  }
+  out = Linear(bins * c, d);
+}
+
+EncodedRows Subsampling::operator()(const Tensor& frames, const Rows& rows) const {
+  require(frames.rank() == 2 && frames.cols() == mels && frames.rows() == rows.count(), "subsampling", "frames ", frames, "; expected (",
+          rows.count(), ", ", mels, ")");
+  EncodedRows now{frames, rows};
+  for (const auto& layer : conv) {
+    const Rows next = halved(now.rows);
+    now = {silu(conv1d(now.x, now.rows, next, layer.weight.value, layer.bias.value, 3, 2, 1)), next};
+  }
+  if (depthwise_striding) {
+    const std::int64_t channels = conv0.weight.global[0];
+    std::int64_t bins = mels;
+    Rows next = halved(now.rows);
+    now = {relu(conv2d_subsample(now.x, now.rows, next, conv0.weight.value, conv0.bias.value, static_cast<int>(bins))), next};
+    bins = halved(bins);  // now.x is [T/2, bins * channels]
+    for (std::size_t i = 0; i < depthwise.size(); ++i) {
+      next = halved(now.rows);
+      const Tensor mixed = depthwise_conv2d_subsample(now.x, now.rows, next, depthwise[i].weight.value, depthwise[i].bias.value, static_cast<int>(bins));
+      bins = halved(bins);
+      const Tensor y = linear(mixed.reshaped({next.count() * bins, channels}), pointwise[i].weight.value, pointwise[i].bias.value);
+      now = {relu(y).reshaped({next.count(), bins * channels}), next};
+    }
+  }
+  return {out(now.x), now.rows};
+}
+
+}  // namespace chorus

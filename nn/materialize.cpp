@@ -1,0 +1,201 @@
+#include <chorus/core/rng.h>
+#include <chorus/nn/materialize.h>
+#include <chorus/tensor/kernels/pointwise.h>
+#include <algorithm>
+#include <regex>
+#include <set>
+
+namespace chorus {
+namespace {
+
+constexpr std::int64_t alignment = 64;  // elements: whole cache lines for every type
+
+std::int64_t aligned(std::int64_t n) { return (n + alignment - 1) / alignment * alignment; }
+
+class FreezeMatcher {
+ public:
+  FreezeMatcher(const FreezeRules& rules, const std::vector<std::string>& paths) {
+    for (const auto& text : rules.freeze) freeze_.push_back(compile(text, "freeze_params", paths));
+    for (const auto& text : rules.prevent) prevent_.push_back(compile(text, "prevent_freeze_params", paths));
+  }
+  bool frozen(const std::string& path) const { return any(freeze_, path) && !any(prevent_, path); }
+
+ private:
+  static bool matches(const std::regex& pattern, const std::string& path) {
+    return std::regex_search(path, pattern, std::regex_constants::match_continuous);
+  }
+  static bool any(const std::vector<std::regex>& patterns, const std::string& path) {
+    return std::any_of(patterns.begin(), patterns.end(), [&](const auto& p) { return matches(p, path); });
+  }
+  static std::regex compile(const std::string& text, const char* key, const std::vector<std::string>& paths) {
+    std::regex pattern;
+    try {
+      pattern = std::regex(text, std::regex::ECMAScript);
+    } catch (const std::regex_error& error) {
+      fail("freeze", key, ": '", text, "' is no regular expression: ", error.what());
+    }
+    const bool hit = std::any_of(paths.begin(), paths.end(), [&](const auto& path) { return matches(pattern, path); });
+    require(hit, "freeze", key, ": '", text, "' matches none of the ", paths.size(), " parameters, e.g. not '",
+            paths.empty() ? "" : paths.front(), "'");
+    return pattern;
+  }
+  std::vector<std::regex> freeze_, prevent_;
+};
+
+void fill_initial(const Init& init, RandomKey key, Tensor& master) {
+  dispatch<float, double>(master.dtype(), "initialise", [&]<class T>() {
+    const auto out = master.span<T>();
+    switch (init.kind) {
+      case Init::zeros: std::fill(out.begin(), out.end(), T{0}); break;
+      case Init::constant: std::fill(out.begin(), out.end(), static_cast<T>(init.value)); break;
+      case Init::normal: fill_normal(key, 0, out, 0.0, init.value); break;
+      case Init::uniform: fill_uniform(key, 0, out, -init.value, init.value); break;
+    }
+  });
+}
+
+/// One parameter, or the parts of a Stacked: what must lie together.
+struct Block {
+  std::vector<std::pair<std::string, Param*>> params;
+  Stacked* stacked = nullptr;
+  bool trainable = true;
+  std::int64_t count() const {
+    std::int64_t n = 0;
+    for (const auto& [path, param] : params) n += param->global.numel();
+    return n;
+  }
+};
+
+std::vector<Block> blocks_of(const detail::Declared& declared) {
+  std::vector<Block> blocks;
+  for (const auto& item : declared.items) {
+    Block block;
+    block.stacked = item.stacked;
+    if (item.param) {
+      block.params.push_back({item.path, item.param});
+    } else {
+      for (std::size_t i = 0; i < item.part_paths.size(); ++i)
+        block.params.push_back({item.part_paths[i], &item.stacked->parts[i].second});
+    }
+    if (!block.params.empty()) blocks.push_back(std::move(block));
+  }
+  return blocks;
+}
+
+Shape fused_shape(const Block& block) {
+  Shape shape = block.params.front().second->global;
+  shape[0] = 0;
+  for (const auto& [path, param] : block.params) {
+    require(param->global.rank() == shape.rank() && (shape.rank() < 2 || param->global[1] == shape[1]), "materialize", path, " has shape ",
+            param->global, ", which can't be stacked under ", block.params.front().second->global);
+    shape[0] += param->global[0];
+  }
+  return shape;
+}
+
+}  // namespace
+
+std::int64_t ParamStore::trainable_count() const {
+  std::int64_t n = 0;
+  for (const auto& entry : trainable) n += entry.count;
+  return n;
+}
+
+std::int64_t ParamStore::frozen_count() const {
+  std::int64_t n = 0;
+  for (const auto& entry : frozen) n += entry.count;
+  return n;
+}
+
+void ParamStore::start_step() const {
+  for (const auto& leaf : leaves) leaf->sink.written = false;
+}
+
+void ParamStore::finish_step() const {
+  for (const auto& leaf : leaves) {
+    if (!leaf->sink.written) leaf->sink.grad.fill(0);
+    leaf->sink.written = true;
+  }
+}
+
+void ParamStore::masters_to_values() const {
+  if (masters.data() == values.data()) return;
+  Tensor target = values;
+  kernel::accumulate(cpu(values.context(), "masters_to_values"), masters, false, target);
+}
+
+namespace detail {
+
+ParamStore materialize(Context& context, const Declared& declared, const MaterializeOptions& options) {
+  ParamStore store;
+  auto blocks = blocks_of(declared);
+  std::vector<std::string> paths;
+  for (const auto& block : blocks)
+    for (const auto& [path, param] : block.params) paths.push_back(path);
+  std::set<std::string> unique(paths.begin(), paths.end());
+  require(unique.size() == paths.size(), "materialize", "two parameters have the same path");
+  const FreezeMatcher matcher(options.freeze, paths);
+
+  std::int64_t trainable_size = 0, frozen_size = 0;
+  for (auto& block : blocks) {
+    for (const auto& [path, param] : block.params) param->trainable = !matcher.frozen(path);
+    block.trainable = block.params.front().second->trainable;
+    for (const auto& [path, param] : block.params)
+      require(param->trainable == block.trainable, "freeze", path, " is stacked with ", block.params.front().first,
+              ": they are frozen together or not at all");
+    (block.trainable ? trainable_size : frozen_size) += aligned(block.count());
+  }
+
+  const DType wide_type = wide(options.dtype);
+  store.values = Tensor::zeros(context, {trainable_size}, options.dtype, Category::parameters);
+  store.masters = wide_type == options.dtype ? store.values : Tensor::zeros(context, {trainable_size}, wide_type, Category::optimizer);
+  store.grads = Tensor::zeros(context, {trainable_size}, wide_type, Category::gradients);
+  store.frozen_values = Tensor::zeros(context, {frozen_size}, options.dtype, Category::parameters);
+
+  std::int64_t trainable_at = 0, frozen_at = 0;
+  for (auto& block : blocks) {
+    auto& at = block.trainable ? trainable_at : frozen_at;
+    const Tensor& flat = block.trainable ? store.values : store.frozen_values;
+    std::int64_t first = at;
+    for (auto& [path, param] : block.params) {
+      param->path = path;
+      param->value = flat.flat_view(first, param->global);
+      if (block.trainable) param->grad = store.grads.flat_view(first, param->global);
+      Tensor master = block.trainable ? store.masters.flat_view(first, param->global)
+                                      : Tensor::empty(context, param->global, wide_type, Category::workspace);
+      fill_initial(param->init, random_key(options.seed, path), master);
+      if (master.data() != param->value.data()) kernel::accumulate(cpu(context, "materialize"), master, false, param->value);
+      (block.trainable ? store.trainable : store.frozen).push_back({param, path, first, param->global.numel()});
+      first += param->global.numel();
+    }
+    Param& leaf = block.stacked ? block.stacked->fused : *block.params.front().second;
+    if (block.stacked) {
+      leaf.global = fused_shape(block);
+      leaf.trainable = block.trainable;
+      leaf.value = flat.flat_view(at, leaf.global);
+      if (block.trainable) leaf.grad = store.grads.flat_view(at, leaf.global);
+    }
+    if (block.trainable) {
+      make_leaf(leaf.value, leaf.grad);
+      store.leaves.push_back(leaf.value.node());
+    }
+    at += aligned(block.count());
+  }
+
+  for (const auto& [path, buffer] : declared.buffers)
+    buffer->value = Tensor::full(context, buffer->global, wide_type, buffer->initial, Category::parameters);
+  store.buffers = declared.buffers;
+  for (const auto& [path, dropout] : declared.dropouts) {
+    dropout->path = path_hash(path);
+    const std::string prefix = parent(path).empty() ? "" : parent(path) + '.';
+    bool any = false, trains = false;
+    for (const auto& block : blocks)
+      for (const auto& [name, param] : block.params)
+        if (name.starts_with(prefix)) any = true, trains = trains || param->trainable;
+    dropout->frozen = any && !trains;
+  }
+  return store;
+}
+
+}  // namespace detail
+}  // namespace chorus

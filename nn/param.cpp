@@ -1,0 +1,10 @@
+#include <chorus/nn/param.h>
+#include <cmath>
+
+namespace chorus {
+
+Init Init::xavier(std::int64_t fan_in, std::int64_t fan_out) {
+  return bounded(std::sqrt(6.0 / static_cast<double>(fan_in + fan_out)));
+}
+
+}  // namespace chorus
