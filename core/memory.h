@@ -12,15 +12,26 @@ enum class Category { parameters, gradients, optimizer, activations, workspace, 
 inline constexpr int category_count = 6;
 std::string_view name(Category);
 
+/// True, except in builds with AddressSanitizer, which sees a stray access only in blocks of the system's own.
+bool pooled_by_default();
+
+/// Where a pool gets its regions. Null functions mean the host's memory. `take` returns 64-byte aligned memory or null.
+/// The pool keeps its books outside the regions, so they may lie on a device that the host cannot write to.
+struct MemorySource {
+  void* (*take)(std::size_t bytes) = nullptr;
+  void (*give_back)(void* region, std::size_t bytes) noexcept = nullptr;
+};
+
 struct MemoryOptions {
-  std::size_t limit = 0;  ///< bytes that may be in use at once; 0 = no limit of our own
-  bool pooled = true;     ///< false: every block comes from the system (sanitizers see each one)
+  std::size_t limit = 0;              ///< bytes that may be in use at once; 0 = no limit of our own
+  bool pooled = pooled_by_default();  ///< false: every block comes from the source directly
+  MemorySource source{};
 };
 
 struct MemoryStats {
   std::array<std::size_t, category_count> current{}, peak{};  ///< bytes in use by category
   std::size_t total = 0, peak_total = 0;                      ///< bytes in use
-  std::size_t reserved = 0;                                   ///< bytes taken from the system
+  std::size_t reserved = 0;                                   ///< bytes of address space taken from the system
   std::size_t system_allocations = 0;                         ///< times the system was asked
 };
 
@@ -33,8 +44,9 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  /// Throws `Error` with a report by category when the limit or the machine is exhausted.
+  /// Throws `Error` with a report by category when the limit or the machine is exhausted. No bytes: null.
   void* allocate(std::size_t bytes, Category category);
+  /// `bytes` and `category` are those of the allocation. Null is ignored.
   void free(void* block, std::size_t bytes, Category category) noexcept;
   /// Counts bytes that live elsewhere, on a GPU, against the same limit; throws like `allocate`, and undoes it.
   void charge(std::size_t bytes, Category category);

@@ -44,9 +44,9 @@ class RandomStream {
  public:
   explicit RandomStream(RandomKey key, std::uint64_t stream = 0) : key_(key), stream_(stream) {}
   std::uint32_t bits();
-  double uniform();                              ///< in [0, 1)
-  std::uint64_t below(std::uint64_t n);          ///< in [0, n), unbiased
-  double normal();                               ///< mean 0, deviation 1
+  double uniform();                      ///< in [0, 1)
+  std::uint64_t below(std::uint64_t n);  ///< in [0, n), unbiased
+  double normal();                       ///< mean 0, deviation 1
   template <class T>
   void shuffle(std::span<T> items) {
     for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[below(i)]);

@@ -1,5 +1,6 @@
 // Spans of time, summed by name and written as Chrome trace JSON.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -23,17 +24,17 @@ class Trace {
   Trace& operator=(const Trace&) = delete;
 
   bool on() const { return summing_ || events_; }
-  void sum(bool enabled) { summing_ = enabled; }     ///< keep totals by name
-  void record(bool enabled) { events_ = enabled; }   ///< keep single events for `write` (the newest million)
+  void sum(bool enabled) { summing_ = enabled; }    ///< keep totals by name
+  void record(bool enabled) { events_ = enabled; }  ///< keep single events for `write` (the newest million)
   void add(const char* name, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end,
            double flops, double bytes);
-  std::map<std::string, Total> totals() const;       ///< names nest by time only; a caller's span includes its callees
+  std::map<std::string, Total> totals() const;  ///< names nest by time only; a caller's span includes its callees
   void reset();
   /// Chrome trace JSON ("traceEvents", phase X, microseconds), readable by Perfetto; pid is the rank, tid the thread.
   void write(const std::filesystem::path& file, int rank = 0) const;
 
  private:
-  bool summing_ = false, events_ = false;
+  std::atomic<bool> summing_ = false, events_ = false;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

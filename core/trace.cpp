@@ -1,0 +1,128 @@
+#include <chorus/core/error.h>
+#include <chorus/core/trace.h>
+
+#include <fstream>
+#include <iomanip>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+namespace chorus {
+namespace {
+
+constexpr std::size_t most_events = 1'000'000;
+
+struct Event {
+  const char* name;
+  std::int64_t begin, nanoseconds;  // begin counts from the epoch of the steady clock: ranks of one machine share it
+  double flops, bytes;
+  int thread;
+};
+
+std::string quoted(std::string_view text) {
+  std::ostringstream out;
+  out << '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\')
+      out << '\\' << c;
+    else if (static_cast<unsigned char>(c) < 0x20)
+      out << "\\u" << std::hex << std::setw(4) << std::setfill('0') << static_cast<int>(c) << std::dec;
+    else
+      out << c;
+  }
+  out << '"';
+  return out.str();
+}
+
+std::int64_t nanoseconds(std::chrono::steady_clock::duration d) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count();
+}
+
+}  // namespace
+
+struct Trace::Impl {
+  int thread_number() {
+    return threads.try_emplace(std::this_thread::get_id(), static_cast<int>(threads.size())).first->second;
+  }
+  // Oldest first, although the ring may have wrapped around.
+  template <class F>
+  void for_each(F f) const {
+    for (std::size_t i = 0; i < events.size(); ++i) f(events[(oldest + i) % events.size()]);
+  }
+
+  mutable std::mutex mutex;
+  std::unordered_map<const char*, Total> totals;  // by address: one literal may have several, `totals()` merges them
+  std::vector<Event> events;                      // a ring once full
+  std::size_t oldest = 0;
+  std::unordered_map<std::thread::id, int> threads;
+};
+
+Trace::Trace() : impl_(std::make_unique<Impl>()) {}
+Trace::~Trace() = default;
+
+void Trace::add(const char* name, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end,
+                double flops, double bytes) {
+  const std::lock_guard lock(impl_->mutex);
+  if (summing_) {
+    auto& total = impl_->totals[name];
+    ++total.count;
+    total.seconds += std::chrono::duration<double>(end - begin).count();
+    total.flops += flops;
+    total.bytes += bytes;
+  }
+  if (!events_) return;
+  const Event event{
+      name, nanoseconds(begin.time_since_epoch()), nanoseconds(end - begin), flops, bytes, impl_->thread_number()};
+  if (impl_->events.size() < most_events) {
+    impl_->events.push_back(event);
+  } else {
+    impl_->events[impl_->oldest] = event;
+    impl_->oldest = (impl_->oldest + 1) % most_events;
+  }
+}
+
+std::map<std::string, Trace::Total> Trace::totals() const {
+  const std::lock_guard lock(impl_->mutex);
+  std::map<std::string, Total> merged;
+  for (const auto& [name, part] : impl_->totals) {
+    auto& total = merged[name];
+    total.count += part.count;
+    total.seconds += part.seconds;
+    total.flops += part.flops;
+    total.bytes += part.bytes;
+  }
+  return merged;
+}
+
+void Trace::reset() {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->totals.clear();
+  impl_->events.clear();
+  impl_->oldest = 0;
+}
+
+void Trace::write(const std::filesystem::path& file, int rank) const {
+  std::ofstream out(file);
+  require(out.is_open(), "Trace::write", "cannot open ", file);
+  const std::lock_guard lock(impl_->mutex);
+  out << R"({"traceEvents":[)" << '\n'
+      << R"({"ph":"M","name":"process_name","pid":)" << rank << R"(,"args":{"name":"rank )" << rank << "\"}}";
+  out << std::fixed << std::setprecision(3);
+  impl_->for_each([&](const Event& e) {
+    out << ",\n{\"ph\":\"X\",\"name\":" << quoted(e.name) << ",\"pid\":" << rank << ",\"tid\":" << e.thread
+        << ",\"ts\":" << static_cast<double>(e.begin) * 1e-3 << ",\"dur\":" << static_cast<double>(e.nanoseconds) * 1e-3;
+    if (e.flops > 0 || e.bytes > 0) {
+      // A span of 0 ns has no rate; 1 ns is the clock's resolution.
+      const double seconds = static_cast<double>(std::max<std::int64_t>(e.nanoseconds, 1)) * 1e-9;
+      out << ",\"args\":{\"gflop_per_s\":" << e.flops / seconds * 1e-9 << ",\"gbyte_per_s\":" << e.bytes / seconds * 1e-9
+          << '}';
+    }
+    out << '}';
+  });
+  out << "\n]}\n";
+  out.close();
+  require(!out.fail(), "Trace::write", "writing ", file, " failed");
+}
+
+}  // namespace chorus
