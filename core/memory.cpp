@@ -8,6 +8,7 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <sstream>
 #include <vector>
 
 namespace chorus {
@@ -187,13 +188,15 @@ void* Memory::allocate(std::size_t bytes, Category category) {
   const std::lock_guard lock(impl_->mutex);
   auto& stats = impl_->stats;
   const std::size_t limit = impl_->options.limit;
-  require(limit == 0 || (bytes <= limit && stats.total <= limit - bytes), "Memory::allocate", bytes, " bytes of ",
-          name(category), " would exceed the limit of ", limit, " bytes (", human_bytes(static_cast<double>(limit)), ")\n",
-          impl_->report());
-  // Beyond half the address space rounding up would wrap around; no machine has it.
+  // Not require(): the report is text that only a failure should pay for.
+  if (limit != 0 && (bytes > limit || stats.total > limit - bytes))
+    fail("Memory::allocate", bytes, " bytes of ", name(category), " would exceed the limit of ", limit, " bytes (",
+         human_bytes(static_cast<double>(limit)), ")\n", impl_->report());
+  // Rounding up would wrap around near the end of the address space; no machine has that much.
   void* block = bytes < (std::size_t{1} << 62) ? impl_->take(round_up(bytes, alignment)) : nullptr;
-  require(block != nullptr, "Memory::allocate", "the system has no room for ", bytes, " bytes (",
-          human_bytes(static_cast<double>(bytes)), ") of ", name(category), '\n', impl_->report());
+  if (!block)
+    fail("Memory::allocate", "the system has no room for ", bytes, " bytes (", human_bytes(static_cast<double>(bytes)), ") of ",
+         name(category), '\n', impl_->report());
   const auto i = static_cast<std::size_t>(category);
   stats.current[i] += bytes;
   stats.peak[i] = std::max(stats.peak[i], stats.current[i]);

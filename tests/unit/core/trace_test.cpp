@@ -1,6 +1,7 @@
 #include <chorus/core/error.h>
 #include <chorus/core/trace.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -75,7 +76,8 @@ TEST(Trace, ThreadsGetNumbers) {
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(trace.totals().at("work").count, 400);
   std::map<int, int> per_thread;
-  for (const auto& event : written(trace, 0)["traceEvents"])
+  const auto json = written(trace, 0);
+  for (const auto& event : json["traceEvents"])
     if (event["ph"] == "X") ++per_thread[event["tid"]];
   EXPECT_EQ(per_thread, (std::map<int, int>{{0, 100}, {1, 100}, {2, 100}, {3, 100}}));
 }
