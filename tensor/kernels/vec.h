@@ -84,14 +84,14 @@ template <class C, class T>
   std::memcpy(static_cast<void*>(to), part, static_cast<std::size_t>(first.count) * sizeof(T));
 }
 
-/// `value` in the lanes that `extent` covers, 0 in the others.
+/// `value` in the lanes that `extent` covers, `other` in the rest.
 template <class C>
-[[gnu::always_inline]] inline Vec<C> keep(Vec<C> value, Whole) {
+[[gnu::always_inline]] inline Vec<C> keep(Vec<C> value, Whole, C = 0) {
   return value;
 }
 template <class C>
-[[gnu::always_inline]] inline Vec<C> keep(Vec<C> value, First first) {
-  for (int i = first.count; i < lanes<C>; ++i) value[i] = 0;
+[[gnu::always_inline]] inline Vec<C> keep(Vec<C> value, First first, C other = 0) {
+  for (int i = first.count; i < lanes<C>; ++i) value[i] = other;
   return value;
 }
 
@@ -164,6 +164,13 @@ void parallel_vectors(std::int64_t n, Body body) {
 #pragma omp parallel for schedule(static) firstprivate(body) if (n > parallel_elements)
   for (std::int64_t i = 0; i < whole; i += step) body(i, Whole{});
   if (whole < n) body(whole, First{static_cast<int>(n - whole)});
+}
+
+/// Calls body(r) for each row of a [rows, cols] matrix.
+template <class Body>
+void parallel_rows(std::int64_t rows, std::int64_t cols, Body body) {
+#pragma omp parallel for schedule(static) firstprivate(body) if (rows * cols > parallel_elements)
+  for (std::int64_t r = 0; r < rows; ++r) body(r);
 }
 
 /// y[i] = f(x[i]...) for i in [0, n); y may be one of the x.

@@ -25,6 +25,8 @@ void copy_from_host(Cuda, const void*, void*, std::size_t) { absent("copy_from_h
 void copy_to_host(Cuda, const void*, void*, std::size_t) { absent("copy_to_host"); }
 CudaStatus cuda_status() { return {false, 0, "not built"}; }
 void accumulate(Cuda, const Tensor&, bool, Tensor&) { absent("accumulate"); }
+void unary(Cuda, Unary, const Tensor&, double, Tensor&) { absent("unary"); }
+void binary(Cuda, Binary, const Tensor&, const Tensor&, double, Tensor&) { absent("binary"); }
 void matmul(Cuda, Form, const Tensor&, const Tensor&, Tensor&, const MatmulOptions&) { absent("matmul"); }
 
 }  // namespace kernel
