@@ -41,8 +41,8 @@ void binary(Cpu, Binary op, const Tensor& a, const Tensor& b, double factor, Ten
       case Binary::relu_backward: return run([](V u, V v) { return u > C(0) ? v : V{}; });
       case Binary::silu_backward:
         return run([](V u, V v) {
-          const V s = sigmoid<C>(u);
-          return v * s * (C(1) + u * (C(1) - s));
+          const SigmoidPair<C> at(u);
+          return v * at.s * (C(1) + u * at.rest);
         });
     }
   });
@@ -143,15 +143,15 @@ void gate_backward(Cpu, Gate op, const Tensor& x, const Tensor& dy, Tensor& dx) 
     };
     if (op == Gate::swiglu) {
       run([](V l, V r, V d, V& dl, V& dr) {
-        const V s = sigmoid<C>(l);
-        dl = d * r * s * (C(1) + l * (C(1) - s));
-        dr = d * l * s;
+        const SigmoidPair<C> at(l);
+        dl = d * r * at.s * (C(1) + l * at.rest);
+        dr = d * l * at.s;
       });
     } else {
       run([](V l, V r, V d, V& dl, V& dr) {
-        const V s = sigmoid<C>(r);
-        dl = d * s;
-        dr = d * l * s * (C(1) - s);
+        const SigmoidPair<C> at(r);
+        dl = d * at.s;
+        dr = d * l * at.s * at.rest;
       });
     }
   });

@@ -146,6 +146,18 @@ template <class C>
   return C(1) / (C(1) + exp<C>(-x));
 }
 
+/// s = sigmoid(x) and rest = 1 - s, both without cancellation: derivatives multiply the small one by large inputs.
+template <class C>
+struct SigmoidPair {
+  Vec<C> s, rest;
+  [[gnu::always_inline]] explicit SigmoidPair(Vec<C> x) {
+    const Vec<C> e = exp<C>(x < C(0) ? x : -x);
+    const Vec<C> large = C(1) / (C(1) + e), small = e * large;
+    s = x < C(0) ? small : large;
+    rest = x < C(0) ? large : small;
+  }
+};
+
 /// From how many elements on an element-wise loop uses all threads.
 inline constexpr std::int64_t parallel_elements = 32768;
 
