@@ -1,0 +1,133 @@
+#include <chorus/core/error.h>
+#include <chorus/io/audio.h>
+#include <sndfile.h>
+#include <soxr.h>
+
+#include <array>
+#include <cmath>
+#include <memory>
+#include <string>
+
+namespace chorus {
+namespace {
+
+struct Close {
+  void operator()(SNDFILE* file) const { sf_close(file); }
+};
+using File = std::unique_ptr<SNDFILE, Close>;
+
+/// libsndfile silently shortens a truncated WAV; only its log tells: "data : <promised> (should be <there>)".
+/// Streams of unknown length promise 0 or nearly 2^32 bytes, which is no truncation.
+void require_whole(SNDFILE* file, const std::filesystem::path& path) {
+  std::array<char, 16384> buffer{};
+  sf_command(file, SFC_GET_LOG_INFO, buffer.data(), static_cast<int>(buffer.size()) - 1);
+  const std::string log = buffer.data();
+  const std::size_t line = log.find("data : ");
+  if (line == log.npos) return;
+  const std::string entry = log.substr(line, log.find('\n', line) - line);
+  const std::size_t note = entry.find("(should be ");
+  if (note == entry.npos) return;
+  const long long promised = std::atoll(entry.c_str() + 7), there = std::atoll(entry.c_str() + note + 11);
+  constexpr long long unknown_length = 0xFFFFF000;
+  require(promised <= there || promised >= unknown_length, "read_audio", path, " is truncated: ", there,
+          " bytes of sound where ", "its header promises ", promised);
+}
+
+File open(const std::filesystem::path& path, SF_INFO& info) {
+  require(std::filesystem::exists(path), "read_audio", path, " does not exist");
+  info = {};
+  File file(sf_open(path.c_str(), SFM_READ, &info));
+  require(file != nullptr, "read_audio", path, ": ", sf_strerror(nullptr));
+  require(info.samplerate > 0 && info.channels > 0, "read_audio", path, ": ", info.samplerate, " Hz and ", info.channels,
+          " channels in its header");
+  require_whole(file.get(), path);
+  return file;
+}
+
+}  // namespace
+
+AudioInfo audio_info(const std::filesystem::path& path) {
+  SF_INFO info;
+  open(path, info);
+  return {info.frames, info.samplerate, info.channels};
+}
+
+std::vector<float> read_audio(const std::filesystem::path& path, int sample_rate, double offset, double duration) {
+  require(sample_rate > 0, "read_audio", "sample_rate ", sample_rate, " for ", path, " must be positive");
+  SF_INFO info;
+  const File file = open(path, info);
+  const double seconds = static_cast<double>(info.frames) / info.samplerate;
+  require(info.frames > 0, "read_audio", path, " has no samples");
+  const auto first = static_cast<sf_count_t>(std::llround(offset * info.samplerate));
+  require(first >= 0 && first < info.frames, "read_audio", path, ": offset ", offset, " s lies outside its ", seconds, " s");
+  sf_count_t count = duration < 0 ? info.frames - first : static_cast<sf_count_t>(std::llround(duration * info.samplerate));
+  require(count > 0, "read_audio", path, ": duration ", duration, " s holds no sample at ", info.samplerate, " Hz");
+  // Manifests round durations to milliseconds or worse: up to 10 ms beyond the end are forgiven.
+  const sf_count_t beyond = first + count - info.frames;
+  require(beyond <= info.samplerate / 100, "read_audio", path, ": offset ", offset, " s and duration ", duration,
+          " s reach beyond its ", seconds, " s");
+  if (beyond > 0) count -= beyond;
+
+  require(sf_seek(file.get(), first, SEEK_SET) == first, "read_audio", path, ": cannot seek to sample ", first);
+  const int channels = info.channels;
+  std::vector<float> interleaved(static_cast<std::size_t>(count * channels));
+  const sf_count_t got = sf_readf_float(file.get(), interleaved.data(), count);
+  require(got == count, "read_audio", path, " is truncated: ", got, " of ", count, " samples from ", first,
+          " on could be read (", sf_strerror(file.get()), ")");
+
+  std::vector<float> samples(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    float sum = 0;
+    for (int c = 0; c < channels; ++c) sum += interleaved[i * channels + c];
+    samples[i] = sum / static_cast<float>(channels);
+    require(std::isfinite(samples[i]), "read_audio", path, ": sample ", first + static_cast<sf_count_t>(i), " is ", samples[i]);
+  }
+  return resample(samples, info.samplerate, sample_rate);
+}
+
+std::vector<float> resample(std::span<const float> samples, int from, int to) {
+  require(from > 0 && to > 0, "resample", "from ", from, " Hz to ", to, " Hz: both must be positive");
+  if (from == to || samples.empty()) return {samples.begin(), samples.end()};
+  const auto wanted = static_cast<std::size_t>(std::llround(static_cast<double>(samples.size()) * to / from));
+  std::vector<float> out(wanted);
+  std::size_t done = 0;
+  const soxr_quality_spec_t quality = soxr_quality_spec(SOXR_HQ, 0);
+  const soxr_error_t error =
+      soxr_oneshot(from, to, 1, samples.data(), samples.size(), nullptr, out.data(), wanted, &done, nullptr, &quality, nullptr);
+  require(error == nullptr, "resample", "from ", from, " Hz to ", to, " Hz: ", error ? soxr_strerror(error) : "");
+  require(done + 1 >= wanted, "resample", done, " samples where ", wanted, " were expected");
+  return out;  // a missing last sample stays zero
+}
+
+std::vector<float> change_speed(std::span<const float> samples, double factor) {
+  require(factor > 0 && std::isfinite(factor), "change_speed", "factor ", factor, " must be positive");
+  if (factor == 1 || samples.empty()) return {samples.begin(), samples.end()};
+  const auto n = static_cast<std::size_t>(static_cast<double>(samples.size()) / factor);
+  std::vector<float> out(n);
+  const std::size_t last = samples.size() - 1;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double at = static_cast<double>(i) * factor;
+    const auto left = static_cast<std::size_t>(at);
+    if (left >= last) {
+      out[i] = samples[last];
+      continue;
+    }
+    const double fraction = at - static_cast<double>(left), a = samples[left], b = samples[left + 1];
+    out[i] = static_cast<float>(a + (b - a) * fraction);
+  }
+  return out;
+}
+
+void write_wav(const std::filesystem::path& path, std::span<const float> samples, int sample_rate) {
+  SF_INFO info{};
+  info.samplerate = sample_rate;
+  info.channels = 1;
+  info.format = SF_FORMAT_WAV | SF_FORMAT_PCM_16;
+  const File file(sf_open(path.c_str(), SFM_WRITE, &info));
+  require(file != nullptr, "write_wav", path, " at ", sample_rate, " Hz: ", sf_strerror(nullptr));
+  sf_command(file.get(), SFC_SET_CLIPPING, nullptr, SF_TRUE);
+  const auto count = static_cast<sf_count_t>(samples.size());
+  require(sf_writef_float(file.get(), samples.data(), count) == count, "write_wav", path, ": ", sf_strerror(file.get()));
+}
+
+}  // namespace chorus
