@@ -19,6 +19,8 @@ target_compile_options(chorus_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-march=${CHORUS_ARCH} -fno-math-errno -fno-trapping-math>)
 target_compile_options(chorus_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra $<$<BOOL:${CHORUS_WERROR}>:-Werror=all-warnings>>)
+# Eigen's blocking, and with it the last bits of its products, would depend on its number of threads.
+target_compile_definitions(chorus_flags INTERFACE EIGEN_DONT_PARALLELIZE)
 if(CHORUS_SANITIZE)
   target_compile_options(chorus_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CHORUS_SANITIZE} -fno-omit-frame-pointer>)
   target_link_options(chorus_flags INTERFACE -fsanitize=${CHORUS_SANITIZE})

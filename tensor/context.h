@@ -4,8 +4,13 @@
 #include <chorus/core/trace.h>
 #include <chorus/tensor/device.h>
 #include <cstdint>
+#include <memory>
 
 namespace chorus {
+
+namespace kernel {
+struct Primitives;
+}
 
 /// One per rank; outlives its tensors. Not thread-safe except for memory and trace: one thread computes.
 struct Context {
@@ -16,6 +21,7 @@ struct Context {
   Trace trace;
   bool recording = true;          ///< whether ops write autograd nodes
   std::uint64_t next_node = 0;    ///< numbers nodes in order of creation
+  std::shared_ptr<kernel::Primitives> primitives;  ///< matrix products prepared so far; see kernels/onednn.cpp
 };
 
 /// The tag of a context that must be on the CPU; elsewhere an error naming the op, which has no kernel there.

@@ -1,6 +1,7 @@
 // Matrix products: one entry, oneDNN (f32, bf16; own kernels may follow) and Eigen (f64) behind it.
 #pragma once
 #include <chorus/tensor/tensor.h>
+
 #include <string>
 
 namespace chorus::kernel {
@@ -19,9 +20,11 @@ struct MatmulOptions {
 void matmul(Cpu, Form form, const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options = {});
 void matmul(Cuda, Form form, const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options = {});
 
-/// What products run on: "oneDNN 2.6.3, AVX-512 bf16, 2 threads". Says so where bf16 has to be emulated in f32.
+/// What products run on: "oneDNN 2.6.3, AVX-512 bf16, 2 threads". Says so where bf16 is computed in f32, and where the last
+/// bits of results depend on the number of threads (CPUs without AVX-512).
 std::string matmul_description();
-/// Number of primitives created so far: constant in the steady state.
-std::int64_t matmul_primitives_created();
+/// Number of primitives this context has created so far: constant in the steady state, also when every batch has another
+/// number of rows.
+std::int64_t matmul_primitives_created(const Context& context);
 
 }  // namespace chorus::kernel
