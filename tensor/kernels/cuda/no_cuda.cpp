@@ -3,6 +3,7 @@
 #include <chorus/tensor/kernels/cuda/stream.h>
 #include <chorus/tensor/kernels/device_memory.h>
 #include <chorus/tensor/kernels/matmul.h>
+#include <chorus/tensor/kernels/norm.h>
 #include <chorus/tensor/kernels/pointwise.h>
 
 namespace chorus {
@@ -27,6 +28,10 @@ CudaStatus cuda_status() { return {false, 0, "not built"}; }
 void accumulate(Cuda, const Tensor&, bool, Tensor&) { absent("accumulate"); }
 void unary(Cuda, Unary, const Tensor&, double, Tensor&) { absent("unary"); }
 void binary(Cuda, Binary, const Tensor&, const Tensor&, double, Tensor&) { absent("binary"); }
+void rms_norm(Cuda, const Tensor&, const Tensor&, double, Tensor&, Tensor&) { absent("rms_norm"); }
+void rms_norm_backward(Cuda, const Tensor&, const Tensor&, const Tensor&, const Tensor&, Tensor&, ColumnTarget) {
+  absent("rms_norm");
+}
 void matmul(Cuda, Form, const Tensor&, const Tensor&, Tensor&, const MatmulOptions&) { absent("matmul"); }
 
 }  // namespace kernel
