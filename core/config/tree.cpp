@@ -1,0 +1,227 @@
+#include <chorus/core/config/tree.h>
+#include <chorus/core/error.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <sstream>
+#include <tuple>
+
+namespace chorus::config {
+namespace {
+
+Place place_of(const toml::source_region& source, const Place& where) {
+  Place place = where;
+  if (where.argument < 0) {
+    place.line = static_cast<int>(source.begin.line);
+    place.column = static_cast<int>(source.begin.column);
+  }
+  return place;
+}
+
+// `where` holds the file or the argument; lines and columns are filled in for files.
+Tree convert(const toml::node& node, const Place& where) {
+  Tree tree;
+  tree.place = tree.key_place = place_of(node.source(), where);
+  if (const auto* table = node.as_table()) {
+    tree.kind = Kind::table;
+    for (const auto& [key, value] : *table) {
+      tree.entries.emplace_back(std::string(key.str()), convert(value, where));
+      tree.entries.back().second.key_place = place_of(key.source(), where);
+    }
+    const auto position = [](const auto& entry) {
+      return std::pair(entry.second.key_place.line, entry.second.key_place.column);
+    };
+    std::ranges::stable_sort(tree.entries, {}, position);
+  } else if (const auto* array = node.as_array()) {
+    tree.kind = Kind::array;
+    for (const auto& item : *array) tree.items.push_back(convert(item, where));
+  } else if (const auto* boolean = node.as_boolean()) {
+    tree.kind = Kind::boolean;
+    tree.boolean = boolean->get();
+  } else if (const auto* integer = node.as_integer()) {
+    tree.kind = Kind::integer;
+    tree.integer = integer->get();
+  } else if (const auto* real = node.as_floating_point()) {
+    tree.kind = Kind::real;
+    tree.real = real->get();
+  } else if (const auto* text = node.as_string()) {
+    tree.kind = Kind::string;
+    tree.text = text->get();
+  } else {
+    tree.kind = Kind::other;
+  }
+  return tree;
+}
+
+struct Step {
+  std::string key;
+  std::optional<std::size_t> index;
+};
+
+// "a.b[1].c" as steps; nothing where it is malformed.
+std::optional<std::vector<Step>> split_path(std::string_view path) {
+  std::vector<Step> steps;
+  while (true) {
+    const std::size_t end = std::min(path.find_first_of(".["), path.size());
+    if (end == 0) return std::nullopt;
+    steps.push_back({std::string(path.substr(0, end)), {}});
+    path.remove_prefix(end);
+    while (path.starts_with('[')) {
+      std::size_t index = 0;
+      const auto [rest, error] = std::from_chars(path.data() + 1, path.data() + path.size(), index);
+      if (error != std::errc() || rest == path.data() + path.size() || *rest != ']') return std::nullopt;
+      steps.push_back({"", index});
+      path.remove_prefix(static_cast<std::size_t>(rest + 1 - path.data()));
+    }
+    if (path.empty()) return steps;
+    if (!path.starts_with('.')) return std::nullopt;
+    path.remove_prefix(1);
+  }
+}
+
+// Nothing, with a problem, where the text starts like a string, an array or a table and is none: that is no plain word.
+std::optional<Tree> parse_value(const std::string& text, const Place& where, Problems& problems, const std::string& shown) {
+  Tree word;
+  word.kind = Kind::string;
+  word.place = word.key_place = where;
+  word.text = text;
+  try {
+    const auto table = toml::parse("value = " + text);
+    if (table.size() != 1) return word;
+    Tree tree = convert(*table.get("value"), where);
+    if (tree.kind == Kind::other) return word;
+    if (tree.kind != Kind::string) tree.text = text;
+    return tree;
+  } catch (const toml::parse_error& e) {
+    if (text.empty() || std::string_view("\"'[{").find(text[0]) == std::string_view::npos) return word;
+    problems.add(where, shown + ": " + std::string(e.description()));
+    return std::nullopt;
+  }
+}
+
+// The place in the tree that the steps name; made where absent. Null, with a problem, for an element beyond a file's array.
+Tree* reach(Tree& root, const std::vector<Step>& steps, const Place& where, Problems& problems, const std::string& shown) {
+  Tree* at = &root;
+  std::string path;
+  for (const auto& step : steps) {
+    const Kind wanted = step.index ? Kind::array : Kind::table;
+    if (at->kind != wanted) {
+      *at = Tree{};
+      at->kind = wanted;
+      at->place = at->key_place = where;
+      at->partial = step.index.has_value();
+    }
+    if (!step.index) {
+      path += (path.empty() ? "" : ".") + step.key;
+      Tree* next = at->find(step.key);
+      if (!next) {
+        next = &at->entries.emplace_back(step.key, Tree{}).second;
+        next->place = next->key_place = where;
+      }
+      at = next;
+      continue;
+    }
+    if (*step.index >= at->items.size()) {
+      // Without an array in the file the element is one of the default's, whose number only the typed reader knows.
+      if (!at->partial || *step.index > 10'000) {
+        problems.add(where, shown + ": " + path + " has " + std::to_string(at->items.size()) + " elements, given at " +
+                                to_string(at->place) + "; the first is " + path + "[0]");
+        return nullptr;
+      }
+      at->items.resize(*step.index + 1);
+    }
+    at = &at->items[*step.index];
+    path += '[' + std::to_string(*step.index) + ']';
+  }
+  return at;
+}
+
+}  // namespace
+
+std::string to_string(const Place& place) {
+  if (place.argument >= 0) return "command line";
+  if (place.file.empty()) return "default";
+  if (place.line == 0) return place.file;
+  return place.file + ':' + std::to_string(place.line) + ':' + std::to_string(place.column);
+}
+
+const Tree* Tree::find(std::string_view key) const {
+  for (const auto& [name, value] : entries)
+    if (name == key) return &value;
+  return nullptr;
+}
+Tree* Tree::find(std::string_view key) { return const_cast<Tree*>(std::as_const(*this).find(key)); }
+
+std::string describe(const Tree& tree) {
+  std::ostringstream out;
+  switch (tree.kind) {
+    case Kind::none: return "nothing";
+    case Kind::boolean: return tree.boolean ? "true" : "false";
+    case Kind::integer: return std::to_string(tree.integer);
+    case Kind::real: out << tree.real; return out.str();
+    case Kind::string: return '"' + tree.text + '"';
+    case Kind::table: return "a table";
+    case Kind::other: return "a date or time";
+    case Kind::array: break;
+  }
+  constexpr std::size_t shown = 8;
+  for (std::size_t i = 0; i < std::min(shown, tree.items.size()); ++i) out << (i ? ", " : "[") << describe(tree.items[i]);
+  out << (tree.items.empty() ? "[]" : tree.items.size() > shown ? ", ...]" : "]");
+  return out.str();
+}
+
+void Problems::add(const Place& place, std::string text) { found_.emplace_back(place, std::move(text)); }
+
+void Problems::raise() const {
+  if (empty()) return;
+  auto sorted = found_;
+  std::ranges::stable_sort(sorted, {},
+                           [](const auto& p) { return std::tuple(p.first.argument, p.first.line, p.first.column); });
+  std::ostringstream text;
+  text << "configuration: " << size() << (size() == 1 ? " error" : " errors");
+  for (const auto& [place, what] : sorted) text << "\n  " << to_string(place) << ": " << what;
+  throw Error(text.str());  // not fail(): the place that matters is in the file, not in this source
+}
+
+Tree parse_toml(std::string_view text, const std::string& name, Problems& problems) {
+  const Place where{.file = name};
+  try {
+    return convert(toml::parse(text), where);
+  } catch (const toml::parse_error& e) {
+    problems.add(place_of(e.source(), where), std::string(e.description()));
+    Tree tree;
+    tree.kind = Kind::table;
+    tree.place = where;
+    return tree;
+  }
+}
+
+Tree parse_file(const std::filesystem::path& file, Problems& problems) {
+  std::ifstream in(file, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in.is_open() || in.bad() || std::filesystem::is_directory(file)) problems.add({.file = file.string()}, "cannot be read");
+  return parse_toml(text, file.string(), problems);
+}
+
+void apply_overrides(Tree& root, std::span<const std::string> overrides, Problems& problems) {
+  for (std::size_t i = 0; i < overrides.size(); ++i) {
+    const std::string& text = overrides[i];
+    const Place where{.argument = static_cast<int>(i)};
+    const std::string shown = '`' + text + '`';
+    const std::size_t equals = text.find('=');
+    const auto steps = equals == text.npos ? std::nullopt : split_path(std::string_view(text).substr(0, equals));
+    if (!steps) {
+      problems.add(where, shown + ": expected key=value with a key like trainer.max_steps or phases[1].lr");
+      continue;
+    }
+    auto value = parse_value(text.substr(equals + 1), where, problems, shown);
+    if (!value) continue;
+    if (Tree* target = reach(root, *steps, where, problems, shown)) *target = std::move(*value);
+  }
+}
+
+}  // namespace chorus::config
