@@ -154,6 +154,24 @@ struct Memory::Impl {
     return false;
   }
 
+  void check_limit(const char* op, std::size_t bytes, Category category) const {
+    // Not require(): the report is text that only a failure should pay for.
+    if (options.limit != 0 && (bytes > options.limit || stats.total > options.limit - bytes))
+      fail(op, bytes, " bytes of ", name(category), " would exceed the limit of ", options.limit, " bytes (",
+           human_bytes(static_cast<double>(options.limit)), ")\n", report());
+  }
+  void count(std::size_t bytes, Category category) {
+    const auto i = static_cast<std::size_t>(category);
+    stats.current[i] += bytes;
+    stats.peak[i] = std::max(stats.peak[i], stats.current[i]);
+    stats.total += bytes;
+    stats.peak_total = std::max(stats.peak_total, stats.total);
+  }
+  void discount(std::size_t bytes, Category category) {
+    stats.current[static_cast<std::size_t>(category)] -= bytes;
+    stats.total -= bytes;
+  }
+
   void empty_bins() {
     for (std::size_t i = 0; i < bins.size(); ++i) {
       for (char* block : bins[i]) ranges.give_back(block, i * alignment);
@@ -186,22 +204,13 @@ Memory::~Memory() = default;
 void* Memory::allocate(std::size_t bytes, Category category) {
   if (bytes == 0) return nullptr;
   const std::lock_guard lock(impl_->mutex);
-  auto& stats = impl_->stats;
-  const std::size_t limit = impl_->options.limit;
-  // Not require(): the report is text that only a failure should pay for.
-  if (limit != 0 && (bytes > limit || stats.total > limit - bytes))
-    fail("Memory::allocate", bytes, " bytes of ", name(category), " would exceed the limit of ", limit, " bytes (",
-         human_bytes(static_cast<double>(limit)), ")\n", impl_->report());
+  impl_->check_limit("Memory::allocate", bytes, category);
   // Rounding up would wrap around near the end of the address space; no machine has that much.
   void* block = bytes < (std::size_t{1} << 62) ? impl_->take(round_up(bytes, alignment)) : nullptr;
   if (!block)
     fail("Memory::allocate", "the system has no room for ", bytes, " bytes (", human_bytes(static_cast<double>(bytes)), ") of ",
          name(category), '\n', impl_->report());
-  const auto i = static_cast<std::size_t>(category);
-  stats.current[i] += bytes;
-  stats.peak[i] = std::max(stats.peak[i], stats.current[i]);
-  stats.total += bytes;
-  stats.peak_total = std::max(stats.peak_total, stats.total);
+  impl_->count(bytes, category);
   return block;
 }
 
@@ -209,8 +218,18 @@ void Memory::free(void* block, std::size_t bytes, Category category) noexcept {
   if (!block) return;
   const std::lock_guard lock(impl_->mutex);
   impl_->give_back(block, round_up(bytes, alignment));
-  impl_->stats.current[static_cast<std::size_t>(category)] -= bytes;
-  impl_->stats.total -= bytes;
+  impl_->discount(bytes, category);
+}
+
+void Memory::charge(std::size_t bytes, Category category) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->check_limit("Memory::charge", bytes, category);
+  impl_->count(bytes, category);
+}
+
+void Memory::discharge(std::size_t bytes, Category category) noexcept {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->discount(bytes, category);
 }
 
 MemoryStats Memory::stats() const {

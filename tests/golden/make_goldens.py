@@ -26,7 +26,7 @@ def write(group, name, values):
 def finish(group, parameters, loss, inputs, config):
     """Writes configuration, parameters, inputs and the gradient of `loss` with respect to all of them."""
     for key, value in config.items():
-        group.attrs[key] = value
+        group.attrs[key] = int(value) if isinstance(value, bool) else value
     leaves = list(parameters.leaves.items())
     grads = torch.autograd.grad(loss, [v for _, v in leaves] + [v for _, v in inputs])
     for (name, value), grad in zip(leaves, grads):

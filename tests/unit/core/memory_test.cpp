@@ -178,5 +178,19 @@ TEST(Memory, DirectBlocksGoBackToTheSystem) {
   EXPECT_EQ(memory.stats().reserved, 0u);
 }
 
+TEST(Memory, ChargedBytesCountAgainstTheLimitButTakeNothing) {
+  Memory memory({.limit = 1000});
+  memory.charge(600, Category::parameters);
+  EXPECT_EQ(memory.stats().total, 600u);
+  EXPECT_EQ(memory.stats().reserved, 0u);
+  EXPECT_THROW(memory.charge(401, Category::activations), Error);
+  EXPECT_THROW((void)memory.allocate(401, Category::activations), Error);
+  memory.charge(400, Category::activations);
+  memory.discharge(400, Category::activations);
+  memory.discharge(600, Category::parameters);
+  EXPECT_EQ(memory.stats().total, 0u);
+  EXPECT_EQ(memory.stats().peak_total, 1000u);
+}
+
 }  // namespace
 }  // namespace chorus
