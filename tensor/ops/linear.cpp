@@ -1,5 +1,6 @@
-#include <chorus/tensor/kernels/column_sum.h>
+#include <chorus/tensor/autograd/weight_grad.h>
 #include <chorus/tensor/kernels/matmul.h>
+#include <chorus/tensor/kernels/pointwise.h>
 #include <chorus/tensor/ops/linear.h>
 
 namespace chorus {
@@ -13,41 +14,43 @@ Tensor product(Form form, const Tensor& a, const Tensor& b, const Shape& shape, 
   return y;
 }
 
-Tensor column_sums(const Tensor& dy, const Shape& shape) {
-  Tensor sums = Tensor::empty(dy.context(), shape, dy.dtype());
-  kernel::column_sum(cpu(dy.context(), "linear"), dy, false, sums);
-  return sums;
+// Inputs are x, weight, bias; saved are x, weight. `leaves` asks for the gradients that go to sinks and may wait; those of
+// tensors that other ops made are part of the walk through the graph.
+void weight_gradients(const Backward& b, bool leaves, Grads& grads) {
+  auto& context = b.dy.context();
+  const auto asked = [&](std::size_t input) { return b.needs(input) && (b.sink(input) != nullptr) == leaves; };
+  if (asked(1)) {
+    const Tensor& x = b.saved[0];
+    WeightGrad weight(b, 1, context, {b.dy.cols(), x.cols()}, b.dy.dtype());
+    std::visit(
+        [&](auto device) {
+          kernel::matmul(device, Form::tn, b.dy, x, weight.tensor, {weight.add, nullptr});
+        },
+        context.device);
+    grads[1] = weight.done();
+  }
+  if (asked(2)) {
+    WeightGrad bias(b, 2, context, {b.dy.cols()}, b.dy.dtype());
+    kernel::column_sum(cpu(context, "linear"), b.dy, bias.add, bias.tensor);
+    grads[2] = bias.done();
+  }
 }
 
-// Inputs and saved: x, weight, bias. Whatever isn't a leaf gets its gradient with x, since others wait for it.
-Grads input_gradients(const Backward& b) {
+Grads input_rule(const Backward& b) {
   Grads grads(3);
-  const Tensor &x = b.saved[0], &weight = b.saved[1];
   if (b.needs(0)) {
     Shape shape = b.dy.shape();
-    shape[-1] = weight.size(1);
-    grads[0] = product(Form::nn, b.dy, weight, shape);
+    shape[-1] = b.saved[1].size(1);
+    grads[0] = product(Form::nn, b.dy, b.saved[1], shape);
   }
-  if (b.needs(1) && !b.sink(1)) grads[1] = product(Form::tn, b.dy, x, {b.dy.cols(), x.cols()});
-  if (b.needs(2) && !b.sink(2)) grads[2] = column_sums(b.dy, {b.dy.cols()});
+  weight_gradients(b, false, grads);
   return grads;
 }
 
-Grads leaf_gradients(const Backward& b) {
-  const auto& context = b.dy.context();
-  if (GradSink* sink = b.sink(1)) {
-    std::visit(
-        [&](auto device) {
-          kernel::matmul(device, Form::tn, b.dy, b.saved[0], sink->grad, {sink->written, nullptr});
-        },
-        context.device);
-    sink->written = true;
-  }
-  if (GradSink* sink = b.sink(2)) {
-    kernel::column_sum(cpu(context, "linear"), b.dy, sink->written, sink->grad);
-    sink->written = true;
-  }
-  return Grads(3);
+Grads weight_rule(const Backward& b) {
+  Grads grads(3);
+  weight_gradients(b, true, grads);
+  return grads;
 }
 
 }  // namespace
@@ -62,7 +65,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (!wants_grad({x, weight, bias})) return y;
   // The gradient of each needs the other: a frozen weight keeps no activation alive.
   const Saved saved{weight.node() ? x : Tensor(), x.node() ? weight : Tensor()};
-  return record("linear", std::move(y), {x, weight, bias}, saved, &input_gradients, &leaf_gradients);
+  return record("linear", std::move(y), {x, weight, bias}, saved, &input_rule, &weight_rule);
 }
 
 }  // namespace chorus
