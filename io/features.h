@@ -1,5 +1,6 @@
 // Log-mel features of speech: what the encoder sees.
 #pragma once
+#include <chorus/core/config/check.h>
 #include <chorus/io/fft.h>
 
 #include <cstdint>
@@ -11,30 +12,40 @@ namespace chorus {
 
 /// The defaults are the front end of NeMo's FastConformer models. All arithmetic is double, whatever the storage.
 struct FeatureConfig {
-  int sample_rate = 16000;           ///< Hz; sound files are resampled to it
-  double window_seconds = 0.025;     ///< Hann window
-  double hop_seconds = 0.01;         ///< one frame per hop
-  int n_fft = 512;                   ///< power of two >= window; the window sits in its middle
-  int mels = 128;                    ///< filters
-  double fmin = 0, fmax = 0;         ///< Hz; fmax 0 is half the sample rate
-  std::string mel_scale = "slaney";  ///< slaney (linear to 1 kHz, then logarithmic) | htk
-  std::string mel_norm = "slaney";   ///< slaney (each filter has area 1) | none (each peaks at 1)
-  double preemphasis = 0.97;         ///< y[t] = x[t] - p x[t-1], the first sample kept
-  double dither = 1e-5;              ///< deviation of the noise added to samples, in training only
-  bool window_periodic = false;      ///< Hann over window (periodic) or window - 1 (symmetric) intervals
-  bool center = true;                ///< frame t is centred at t * hop, with zeros around the signal: floor(n / hop) frames;
-                       ///< otherwise it starts there and lies within: 1 + floor((n - window) / hop), zeros up to one window
-  double mag_power = 2;           ///< 1: magnitude, 2: power
-  std::string log_guard = "add";  ///< log(x + value) for add, log(max(x, value)) for clamp
+  int sample_rate = 16000;
+  double window_seconds = 0.025, hop_seconds = 0.01;
+  int n_fft = 512, mels = 128;
+  double fmin = 0, fmax = 0;
+  std::string mel_scale = "slaney", mel_norm = "slaney";
+  double preemphasis = 0.97, dither = 1e-5;
+  bool window_periodic = false, center = true;
+  double mag_power = 2;
+  std::string log_guard = "add";
   double log_guard_value = 0x1p-24;
-  std::string normalize = "per_feature";  ///< per_feature | global | none
+  std::string normalize = "per_feature";
 
   template <class V>
   void fields(V&& v) {
-    v("sample_rate", sample_rate), v("window_seconds", window_seconds), v("hop_seconds", hop_seconds), v("n_fft", n_fft);
-    v("mels", mels), v("fmin", fmin), v("fmax", fmax), v("mel_scale", mel_scale), v("mel_norm", mel_norm);
-    v("preemphasis", preemphasis), v("dither", dither), v("window_periodic", window_periodic), v("center", center);
-    v("mag_power", mag_power), v("log_guard", log_guard), v("log_guard_value", log_guard_value), v("normalize", normalize);
+    v("sample_rate", sample_rate, "Hz; sound files are resampled to it", at_least(1));
+    v("window_seconds", window_seconds, "length of the Hann window", greater_than(0.0));
+    v("hop_seconds", hop_seconds, "one frame per hop", greater_than(0.0));
+    v("n_fft", n_fft, "power of two of at least the window; the window sits in its middle", at_least(4));
+    v("mels", mels, "mel filters", at_least(1));
+    v("fmin", fmin, "Hz, lower edge of the first filter", at_least(0.0));
+    v("fmax", fmax, "Hz, upper edge of the last filter; 0: half the sample rate", at_least(0.0));
+    v("mel_scale", mel_scale, "slaney: linear to 1 kHz, then logarithmic", one_of("slaney", "htk"));
+    v("mel_norm", mel_norm, "slaney: every filter has area 1; none: it peaks at 1", one_of("slaney", "none"));
+    v("preemphasis", preemphasis, "p of y[t] = x[t] - p x[t-1], the first sample kept", between(0.0, 1.0));
+    v("dither", dither, "deviation of the noise added to samples, in training only", at_least(0.0));
+    v("window_periodic", window_periodic, "Hann over window (true) or window - 1 (false) intervals");
+    v("center", center,
+      "true: frame t is centred at t x hop, zeros around the signal, floor(n / hop) frames; false: it starts there and lies "
+      "within, 1 + floor((n - window) / hop) frames, zeros up to one window");
+    v("mag_power", mag_power, "1: magnitude, 2: power", greater_than(0.0));
+    v("log_guard", log_guard, "add: log(x + value); clamp: log(max(x, value))", one_of("add", "clamp"));
+    v("log_guard_value", log_guard_value, "its value", greater_than(0.0));
+    v("normalize", normalize, "by each sample's own statistics, the training set's, or not",
+      one_of("per_feature", "global", "none"));
   }
 };
 
