@@ -1,0 +1,117 @@
+#include <chorus/core/error.h>
+#include <chorus/io/tokenizer.h>
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include <fstream>
+#include <iterator>
+#include <unordered_map>
+
+namespace chorus {
+namespace {
+
+class Sentences : public sentencepiece::SentenceIterator {
+ public:
+  explicit Sentences(std::span<const std::string> texts) : texts_(texts) {}
+  bool done() const override { return at_ == texts_.size(); }
+  void Next() override { ++at_; }
+  const std::string& value() const override { return texts_[at_]; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  std::span<const std::string> texts_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+std::string train_tokenizer(std::span<const std::string> texts, const TokenizerConfig& config) {
+  std::size_t longest = 0;
+  for (const std::string& text : texts) longest = std::max(longest, text.size());
+  require(longest > 0, "train_tokenizer", texts.size(), " texts, none with a character");
+  const bool characters = config.type == "char";
+  const std::unordered_map<std::string, std::string> keys = {
+      {"model_type", config.type},
+      {"vocab_size", std::to_string(config.vocab_size)},
+      {"use_all_vocab", characters ? "true" : "false"},
+      {"character_coverage", std::to_string(config.character_coverage)},
+      {"normalization_rule_name", config.normalization},
+      {"add_dummy_prefix", characters ? "false" : "true"},
+      {"unk_id", "0"},
+      {"bos_id", "1"},
+      {"eos_id", "2"},
+      {"pad_id", "3"},
+      {"control_symbols", "<|audio|>,<mask>"},
+      {"max_sentence_length", std::to_string(longest + 1)},  // longer ones would be left out
+      {"num_threads", "1"},                                  // sums of several threads would depend on their order
+      {"minloglevel", "2"}};
+  Sentences sentences(texts);
+  std::string model;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(keys, &sentences, &model);
+  require(status.ok(), "train_tokenizer", config.type, " with vocab_size ", config.vocab_size, " on ", texts.size(),
+          " texts: ", status.message());
+  return model;
+}
+
+struct Tokenizer::Impl {
+  sentencepiece::SentencePieceProcessor processor;
+};
+
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+Tokenizer::Tokenizer(std::string model, const std::string& name) : model_(std::move(model)), impl_(std::make_unique<Impl>()) {
+  const auto status = impl_->processor.LoadFromSerializedProto(model_);
+  require(status.ok() && impl_->processor.GetPieceSize() > 0, "Tokenizer", name, " is no SentencePiece model (", model_.size(),
+          " bytes): ", status.message());
+}
+
+Tokenizer Tokenizer::load(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  require(in.good(), "Tokenizer", "cannot open ", file);
+  return Tokenizer(std::string(std::istreambuf_iterator<char>(in), {}), file.string());
+}
+
+void Tokenizer::save(const std::filesystem::path& file) const {
+  std::ofstream out(file, std::ios::binary);
+  out << model_;
+  out.flush();
+  require(out.good(), "Tokenizer", "cannot write ", file);
+}
+
+std::vector<int> Tokenizer::encode(std::string_view text) const {
+  std::vector<int> ids;
+  const auto status = impl_->processor.Encode(absl::string_view(text.data(), text.size()), &ids);
+  require(status.ok(), "Tokenizer::encode", "\"", text, "\": ", status.message());
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const int> ids) const {
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    require(ids[i] >= 0 && ids[i] < size(), "Tokenizer::decode", "id ", ids[i], " at ", i, " is not in [0, ", size(), ")");
+  std::string text;
+  const auto status = impl_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
+  require(status.ok(), "Tokenizer::decode", ids.size(), " ids: ", status.message());
+  return text;
+}
+
+int Tokenizer::size() const { return impl_->processor.GetPieceSize(); }
+int Tokenizer::unk() const { return impl_->processor.unk_id(); }
+
+bool Tokenizer::has(std::string_view piece) const {
+  const int id = impl_->processor.PieceToId(absl::string_view(piece.data(), piece.size()));
+  return id != unk() || impl_->processor.IdToPiece(id) == piece;
+}
+
+int Tokenizer::special(std::string_view piece) const {
+  require(has(piece), "Tokenizer", "the model has no piece ", piece);
+  return impl_->processor.PieceToId(absl::string_view(piece.data(), piece.size()));
+}
+
+std::string Tokenizer::piece(int id) const {
+  require(id >= 0 && id < size(), "Tokenizer::piece", "id ", id, " is not in [0, ", size(), ")");
+  return impl_->processor.IdToPiece(id);
+}
+
+}  // namespace chorus
