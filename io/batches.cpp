@@ -1,0 +1,171 @@
+#include <chorus/core/error.h>
+#include <chorus/core/rng.h>
+#include <chorus/io/batches.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace chorus {
+
+DropCounts& DropCounts::operator+=(const DropCounts& other) {
+  too_short += other.too_short;
+  too_long += other.too_long;
+  empty_text += other.empty_text;
+  text_too_long += other.text_too_long;
+  failed += other.failed;
+  return *this;
+}
+
+std::string DropCounts::report() const {
+  std::string out;
+  auto add = [&](std::int64_t count, const char* reason) {
+    if (count) out.append(out.empty() ? "" : ", ").append(std::to_string(count)).append(" ").append(reason);
+  };
+  add(too_short, "too short");
+  add(too_long, "too long");
+  add(empty_text, "without text");
+  add(text_too_long, "with too much text for their sound");
+  add(failed, "failed to load");
+  return out.empty() ? "none" : out;
+}
+
+BatchPlanner::BatchPlanner(BatchConfig config, std::vector<Utterance> utterances, std::uint64_t seed, int sample_rate,
+                           std::function<std::int64_t(std::int64_t)> frames)
+    : config_(std::move(config)),
+      utterances_(std::move(utterances)),
+      seed_(seed),
+      sample_rate_(sample_rate),
+      frames_(std::move(frames)) {
+  const BatchConfig& c = config_;
+  const int sizes = (c.global_batch_size > 0) + (c.batch_frames > 0) + (c.batch_tokens > 0) + (c.batch_seconds > 0);
+  require(sizes == 1, "BatchPlanner", "give exactly one of global_batch_size (", c.global_batch_size, "), batch_frames (",
+          c.batch_frames, "), batch_tokens (", c.batch_tokens, ") and batch_seconds (", c.batch_seconds, ")");
+  require(!c.speed_factors.empty(), "BatchPlanner", "speed_factors is empty");
+  for (const double factor : c.speed_factors) require(factor > 0, "BatchPlanner", "speed factor ", factor, " must be positive");
+  const double fastest = *std::max_element(c.speed_factors.begin(), c.speed_factors.end());
+  for (std::size_t i = 0; i < utterances_.size(); ++i) {
+    const Utterance& u = utterances_[i];
+    const auto entry = static_cast<std::int64_t>(i);
+    if (u.seconds < c.min_seconds || planned_frames({entry, fastest}) < c.min_frames)
+      ++drops_.too_short;
+    else if (c.max_seconds > 0 && u.seconds > c.max_seconds)
+      ++drops_.too_long;
+    else if (u.tokens == 0)
+      ++drops_.empty_text;
+    else if (c.max_tokens_per_second > 0 && static_cast<double>(u.tokens) > c.max_tokens_per_second * u.seconds)
+      ++drops_.text_too_long;
+    else
+      usable_.push_back(entry);
+  }
+  require(!usable_.empty(), "BatchPlanner", "none of ", utterances_.size(), " utterances can be used: ", drops_.report());
+}
+
+std::int64_t BatchPlanner::planned_frames(const Part& part) const {
+  const auto samples = std::llround(utterances_[part.entry].seconds * sample_rate_);
+  return frames_(static_cast<std::int64_t>(static_cast<double>(samples) / part.speed));
+}
+
+double BatchPlanner::weight(const Sample& s) const {
+  if (config_.global_batch_size > 0) return 1;
+  if (config_.batch_frames > 0) return static_cast<double>(s.frames);
+  if (config_.batch_seconds > 0) return s.seconds;
+  return static_cast<double>(s.tokens) + std::ceil(s.seconds / config_.token_equivalent_duration);
+}
+
+std::vector<Sample> BatchPlanner::samples(std::int64_t epoch) const {
+  const auto number = static_cast<std::uint64_t>(epoch);
+  std::vector<std::int64_t> order = usable_;
+  if (config_.shuffle) RandomStream(random_key(seed_, number, "shuffle")).shuffle(std::span(order));
+  if (config_.concat_probability > 0)
+    std::stable_sort(order.begin(), order.end(),
+                     [&](auto a, auto b) { return utterances_[a].language < utterances_[b].language; });
+  const RandomKey speed = random_key(seed_, number, "speed"), concat = random_key(seed_, number, "concat");
+  std::vector<Sample> out;
+  for (const std::int64_t entry : order) {
+    const Utterance& u = utterances_[entry];
+    const auto stream = static_cast<std::uint64_t>(entry);
+    const std::size_t choice = RandomStream(speed, stream).below(config_.speed_factors.size());
+    const Part part{entry, config_.speed_factors[choice]};
+    const bool append = !out.empty() && config_.concat_probability > 0 && out.back().seconds < config_.concat_seconds &&
+                        u.seconds < config_.concat_seconds && utterances_[out.back().id].language == u.language &&
+                        RandomStream(concat, stream).uniform() < config_.concat_probability;
+    if (!append) out.push_back({.id = entry, .parts = {}});
+    Sample& sample = out.back();
+    sample.tokens += u.tokens + (sample.parts.empty() ? 0 : 1);  // texts are joined by a space
+    sample.seconds += u.seconds / part.speed;
+    sample.frames += planned_frames(part);
+    sample.parts.push_back(part);
+  }
+  return out;
+}
+
+EpochPlan BatchPlanner::epoch(std::int64_t number) const {
+  std::vector<Sample> all = samples(number);
+  const RandomKey key = random_key(seed_, static_cast<std::uint64_t>(number), "length");
+  std::vector<std::pair<double, std::size_t>> order;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const double u = config_.shuffle ? RandomStream(key, static_cast<std::uint64_t>(all[i].id)).uniform() : 0;
+    order.emplace_back(static_cast<double>(all[i].frames) * (1 + config_.length_jitter * u), i);
+  }
+  std::sort(order.begin(), order.end());
+
+  EpochPlan plan{.batches = {}, .drops = drops_};
+  const double budget = config_.global_batch_size > 0 ? static_cast<double>(config_.global_batch_size)
+                        : config_.batch_frames > 0    ? static_cast<double>(config_.batch_frames)
+                        : config_.batch_tokens > 0    ? static_cast<double>(config_.batch_tokens)
+                                                      : config_.batch_seconds;
+  double filled = 0;
+  for (const auto& [length, i] : order) {
+    const double w = weight(all[i]);
+    if (plan.batches.empty() || filled + w > budget) {  // a sample over the budget gets a batch of its own
+      plan.batches.emplace_back();
+      filled = 0;
+    }
+    filled += w;
+    plan.batches.back().push_back(std::move(all[i]));
+  }
+  if (config_.shuffle)
+    RandomStream(random_key(seed_, static_cast<std::uint64_t>(number), "batches")).shuffle(std::span(plan.batches));
+  return plan;
+}
+
+std::vector<std::vector<std::vector<int>>> deal(const GlobalBatch& batch, int dp_size, int microbatches, int most) {
+  require(dp_size > 0 && microbatches > 0, "deal", "dp_size ", dp_size, " and ", microbatches,
+          " microbatches must be positive");
+  const int bins = dp_size * microbatches;
+  require(most == 0 || batch.size() <= static_cast<std::size_t>(most) * bins, "deal", batch.size(), " samples don't fit ",
+          dp_size, " ranks x ", microbatches, " microbatches x ", most);
+  auto work = [&](int i) { return batch[i].frames + 4 * batch[i].tokens; };
+  std::vector<int> order(batch.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return work(a) > work(b); });
+
+  std::vector<std::vector<std::vector<int>>> dealt(dp_size, std::vector<std::vector<int>>(microbatches));
+  std::vector<std::int64_t> load(bins);  // microbatch-major, so that ranks fill before microbatches do
+  for (const int i : order) {
+    int best = -1;
+    for (int b = 0; b < bins; ++b) {
+      const bool full = most > 0 && static_cast<int>(dealt[b % dp_size][b / dp_size].size()) >= most;
+      if (!full && (best < 0 || load[b] < load[best])) best = b;
+    }
+    load[best] += work(i);
+    dealt[best % dp_size][best / dp_size].push_back(i);
+  }
+  for (auto& rank : dealt)
+    for (auto& microbatch : rank) std::sort(microbatch.begin(), microbatch.end());
+  return dealt;
+}
+
+int microbatch_count(const GlobalBatch& batch, int dp_size, std::int64_t micro_batch_size, std::int64_t micro_batch_frames) {
+  require(dp_size > 0, "microbatch_count", "dp_size ", dp_size, " must be positive");
+  auto needed = [&](std::int64_t total, std::int64_t budget) {
+    return budget > 0 ? (total + budget * dp_size - 1) / (budget * dp_size) : 1;
+  };
+  std::int64_t frames = 0;
+  for (const Sample& s : batch) frames += s.frames;
+  const auto size = static_cast<std::int64_t>(batch.size());
+  return static_cast<int>(std::max({std::int64_t{1}, needed(size, micro_batch_size), needed(frames, micro_batch_frames)}));
+}
+
+}  // namespace chorus
