@@ -1,0 +1,57 @@
+#include <chorus/nn/optim/optimizer.h>
+#include <chorus/tensor/kernels/optimizer.h>
+#include <cmath>
+
+namespace chorus {
+
+Optimizer::Optimizer(const OptimizerConfig& config, const ParamStore& store) : config_(config) {
+  require(config.name == "adamw" || config.name == "sgd", "optimizer", "'", config.name, "'; adamw and sgd are there");
+  const auto state = [&store] {
+    return Tensor::zeros(store.masters.context(), store.masters.shape(), store.masters.dtype(), Category::optimizer);
+  };
+  first_ = state();
+  if (config.name == "adamw") second_ = state();
+}
+
+void Optimizer::step(ParamStore& store, double lr, double grad_scale) {
+  const Cpu device = cpu(store.masters.context(), "optimizer");
+  ++steps_;
+  const auto t = static_cast<double>(steps_);
+  // Neighbours with equal decay are one range: few passes however many parameters there are.
+  for (std::size_t i = 0; i < store.trainable.size();) {
+    const auto decays = [this](const ParamStore::Entry& e) { return !config_.decay_matrices_only || e.param->global.rank() >= 2; };
+    std::size_t j = i;
+    while (j < store.trainable.size() && decays(store.trainable[j]) == decays(store.trainable[i])) ++j;
+    const std::int64_t first = store.trainable[i].first, count = store.trainable[j - 1].first + store.trainable[j - 1].count - first;
+    const double decay = decays(store.trainable[i]) ? config_.weight_decay : 0;
+    if (config_.name == "adamw") {
+      kernel::adamw_step(device,
+                         {.lr = lr,
+                          .beta1 = config_.beta1,
+                          .beta2 = config_.beta2,
+                          .eps = config_.eps,
+                          .weight_decay = decay,
+                          .correction1 = 1 - std::pow(config_.beta1, t),
+                          .correction2 = 1 - std::pow(config_.beta2, t),
+                          .grad_scale = grad_scale},
+                         first, count, store.grads, first_, second_, store.masters, store.values);
+    } else {
+      kernel::sgd_step(device,
+                       {.lr = lr,
+                        .momentum = config_.momentum,
+                        .weight_decay = decay,
+                        .grad_scale = grad_scale,
+                        .nesterov = config_.nesterov,
+                        .first_step = steps_ == 1},
+                       first, count, store.grads, first_, store.masters, store.values);
+    }
+    i = j;
+  }
+}
+
+std::vector<std::pair<std::string, Tensor>> Optimizer::state() const {
+  if (config_.name == "adamw") return {{"exp_avg", first_}, {"exp_avg_sq", second_}};
+  return {{"momentum", first_}};
+}
+
+}  // namespace chorus

@@ -1,0 +1,17 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace chorus {
+
+struct ScheduleConfig {
+  std::string name = "cosine";      ///< constant, linear, cosine, inverse_sqrt, wsd
+  double lr = 1e-3, min_lr = 0;     ///< peak, and the floor of every decay
+  std::int64_t warmup_steps = 0;    ///< linear from 0; step i (from 0) of the warm-up has lr * (i + 1) / warmup_steps
+  std::int64_t decay_steps = 0;     ///< wsd: length of its linear decay at the end
+};
+
+/// Learning rate of optimizer step `step` (from 0) of `total`. inverse_sqrt: lr * sqrt(w / (step + 1)), w = max(warm-up, 1).
+double learning_rate(const ScheduleConfig& config, std::int64_t step, std::int64_t total);
+
+}  // namespace chorus

@@ -1,0 +1,81 @@
+#include <chorus/tensor/kernels/optimizer.h>
+#include <cmath>
+
+namespace chorus::kernel {
+namespace {
+
+constexpr std::int64_t parallel_from = 1 << 15;
+
+/// Calls body(i) for every element, with value written by `store(i, master)` when the compute copy is another array.
+template <class T, class Body>
+void update(std::int64_t first, std::int64_t count, const Tensor& master, const Tensor& value, const Body& body) {
+  if (value.data() == master.data()) {
+#pragma omp parallel for simd schedule(static) if (count > parallel_from)
+    for (std::int64_t i = first; i < first + count; ++i) body(i);
+    return;
+  }
+  bf16* copy = value.as<bf16>();
+#pragma omp parallel for simd schedule(static) if (count > parallel_from)
+  for (std::int64_t i = first; i < first + count; ++i) copy[i] = bf16(body(i));
+}
+
+}  // namespace
+
+void adamw_step(Cpu, const AdamWStep& step, std::int64_t first, std::int64_t count, const Tensor& grad, Tensor& m, Tensor& v, Tensor& master,
+                Tensor& value) {
+  dispatch<float, double>(master.dtype(), "adamw", [&]<class T>() {
+    const T* g = grad.as<T>();
+    T *mean = m.as<T>(), *square = v.as<T>(), *w = master.as<T>();
+    const T beta1 = static_cast<T>(step.beta1), beta2 = static_cast<T>(step.beta2), eps = static_cast<T>(step.eps);
+    const T rate = static_cast<T>(step.lr / step.correction1), root = static_cast<T>(1 / std::sqrt(step.correction2));
+    const T keep = static_cast<T>(1 - step.lr * step.weight_decay), scale = static_cast<T>(step.grad_scale);
+    update<T>(first, count, master, value, [=](std::int64_t i) {
+      const T grad_i = g[i] * scale;
+      mean[i] = beta1 * mean[i] + (1 - beta1) * grad_i;
+      square[i] = beta2 * square[i] + (1 - beta2) * grad_i * grad_i;
+      w[i] = keep * w[i] - rate * mean[i] / (std::sqrt(square[i]) * root + eps);
+      return w[i];
+    });
+  });
+}
+
+void sgd_step(Cpu, const SgdStep& step, std::int64_t first, std::int64_t count, const Tensor& grad, Tensor& momentum, Tensor& master,
+              Tensor& value) {
+  dispatch<float, double>(master.dtype(), "sgd", [&]<class T>() {
+    const T* g = grad.as<T>();
+    T *buffer = momentum.as<T>(), *w = master.as<T>();
+    const T lr = static_cast<T>(step.lr), mu = static_cast<T>(step.first_step ? 0 : step.momentum), decay = static_cast<T>(step.weight_decay);
+    const T scale = static_cast<T>(step.grad_scale), ahead = static_cast<T>(step.nesterov ? step.momentum : 0);
+    const T direct = static_cast<T>(step.nesterov ? 1 : 0), held = static_cast<T>(step.nesterov ? 0 : 1);
+    update<T>(first, count, master, value, [=](std::int64_t i) {
+      const T grad_i = g[i] * scale + decay * w[i];
+      buffer[i] = mu * buffer[i] + grad_i;
+      w[i] -= lr * (direct * grad_i + (ahead + held) * buffer[i]);
+      return w[i];
+    });
+  });
+}
+
+double sum_of_squares(Cpu, const Tensor& x, std::int64_t first, std::int64_t count) {
+  constexpr std::int64_t chunk = 1 << 14, lanes = 16;
+  const std::int64_t chunks = (count + chunk - 1) / chunk;
+  std::vector<double> partial(static_cast<std::size_t>(chunks));
+  dispatch_floating(x.dtype(), "sum_of_squares", [&]<class T>() {
+    const T* data = x.as<T>() + first;
+#pragma omp parallel for schedule(static) if (count > parallel_from)
+    for (std::int64_t c = 0; c < chunks; ++c) {
+      // Sixteen running sums in a fixed order: the same bits for every address and number of threads.
+      double sums[lanes] = {};
+      const std::int64_t begin = c * chunk, end = std::min(count, begin + chunk), whole = begin + (end - begin) / lanes * lanes;
+      for (std::int64_t i = begin; i < whole; i += lanes)
+        for (std::int64_t l = 0; l < lanes; ++l) sums[l] += static_cast<double>(data[i + l]) * static_cast<double>(data[i + l]);
+      for (std::int64_t i = whole; i < end; ++i) sums[i - whole] += static_cast<double>(data[i]) * static_cast<double>(data[i]);
+      for (std::int64_t l = 0; l < lanes; ++l) partial[static_cast<std::size_t>(c)] += sums[l];
+    }
+  });
+  double total = 0;
+  for (const double p : partial) total += p;
+  return total;
+}
+
+}  // namespace chorus::kernel
