@@ -17,6 +17,26 @@ struct SalmConfig {
   bool ctc_compressor = false;            ///< average runs of equal CTC argmax, drop blank runs (Gaido et al. 2021)
   bool ctc_posteriors = false;            ///< append sqrt(d_model) * softmax of the CTC logits, without gradient, to each frame
   bool restart_text_positions = false;    ///< rotary positions count text items and each audio's items from 0 on their own
+
+  template <class V>
+  void fields(V&& v) {
+    v("decoder", decoder, "false: the encoder with its CTC head alone");
+    v("modality_adapter", modality_adapter, "between encoder and projection", one_of("identity", "conformer"));
+    v("adapter_layers", adapter_layers, "blocks of a conformer adapter", at_least(1));
+    v("projection_norm", projection_norm, "RMSNorm after the projection");
+    v("ctc_head", ctc_head, "a CTC head on the encoder");
+    v("ctc_compressor", ctc_compressor, "average runs of equal CTC argmax, drop blank runs");
+    v("ctc_posteriors", ctc_posteriors, "append scaled CTC posteriors to each frame");
+    v("restart_text_positions", restart_text_positions, "rotary positions of text count from 0 beside those of audio");
+    v("encoder", encoder, "FastConformer");
+    v("llm", llm, "decoder of the Llama family");
+  }
+  template <class Check>
+  void rules(Check&& check) const {
+    check(decoder || ctc_head, "decoder", "without a decoder there must be a ctc_head");
+    check(ctc_head || !ctc_compressor, "ctc_compressor", "needs ctc_head = true");
+    check(ctc_head || !ctc_posteriors, "ctc_posteriors", "needs ctc_head = true");
+  }
 };
 
 }  // namespace chorus

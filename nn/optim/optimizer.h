@@ -1,5 +1,6 @@
 // Optimizers over the flat buffers of a ParamStore.
 #pragma once
+#include <chorus/core/config.h>
 #include <chorus/nn/materialize.h>
 #include <string>
 
@@ -12,6 +13,18 @@ struct OptimizerConfig {
   double beta1 = 0.9, beta2 = 0.98, eps = 1e-8;  ///< adamw (Loshchilov and Hutter 2019)
   double momentum = 0;               ///< sgd
   bool nesterov = false;             ///< sgd
+
+  template <class V>
+  void fields(V&& v) {
+    v("name", name, "the update rule", one_of("adamw", "sgd"));
+    v("weight_decay", weight_decay, "decoupled for adamw", at_least(0.0));
+    v("decay_matrices_only", decay_matrices_only, "no decay of norms and biases");
+    v("beta1", beta1, "adamw", between(0.0, 0.99999));
+    v("beta2", beta2, "adamw", between(0.0, 0.99999));
+    v("eps", eps, "adamw", greater_than(0.0));
+    v("momentum", momentum, "sgd", between(0.0, 0.99999));
+    v("nesterov", nesterov, "sgd");
+  }
 };
 
 /// State lies in flat arrays beside the store's masters. Under bf16 values the masters are f32 and values are rewritten.

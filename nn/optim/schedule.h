@@ -1,4 +1,5 @@
 #pragma once
+#include <chorus/core/config.h>
 #include <cstdint>
 #include <string>
 
@@ -9,6 +10,15 @@ struct ScheduleConfig {
   double lr = 1e-3, min_lr = 0;     ///< peak, and the floor of every decay
   std::int64_t warmup_steps = 0;    ///< linear from 0; step i (from 0) of the warm-up has lr * (i + 1) / warmup_steps
   std::int64_t decay_steps = 0;     ///< wsd: length of its linear decay at the end
+
+  template <class V>
+  void fields(V&& v) {
+    v("name", name, "form after the warm-up", one_of("constant", "linear", "cosine", "inverse_sqrt", "wsd"));
+    v("lr", lr, "peak learning rate", greater_than(0.0));
+    v("min_lr", min_lr, "floor of every decay", at_least(0.0));
+    v("warmup_steps", warmup_steps, "steps of linear warm-up", at_least(0));
+    v("decay_steps", decay_steps, "wsd: steps of its decay", at_least(0));
+  }
 };
 
 /// Learning rate of optimizer step `step` (from 0) of `total`. inverse_sqrt: lr * sqrt(w / (step + 1)), w = max(warm-up, 1).
