@@ -1,0 +1,138 @@
+// One TOML file says everything about a run.
+#pragma once
+#include <chorus/core/config.h>
+#include <chorus/io/augment.h>
+#include <chorus/io/batches.h>
+#include <chorus/io/features.h>
+#include <chorus/io/tokenizer.h>
+#include <chorus/models/salm/config.h>
+#include <chorus/nn/optim/optimizer.h>
+#include <chorus/nn/optim/schedule.h>
+
+#include <filesystem>
+#include <optional>
+
+namespace chorus {
+
+struct DataConfig {
+  std::filesystem::path train, validation;
+  std::int64_t micro_batch_size = 0, micro_batch_frames = 0;
+  double cache_gigabytes = 1;
+  int prefetch_batches = 4, workers = 1;
+  template <class V>
+  void fields(V&& v) {
+    v("train", train, "manifest to train on", required_key);
+    v("validation", validation, "manifest to evaluate on; empty: none");
+    v("micro_batch_size", micro_batch_size, "samples that are in memory at once; 0: as many as the step has", at_least(0));
+    v("micro_batch_frames", micro_batch_frames, "feature frames that are in memory at once; 0: as many as the step has", at_least(0));
+    v("cache_gigabytes", cache_gigabytes, "decoded sound that is kept in memory", at_least(0.0));
+    v("prefetch_batches", prefetch_batches, "batches that are prepared ahead", at_least(1));
+    v("workers", workers, "threads that prepare batches", at_least(1));
+  }
+};
+
+/// A stretch of training with its own losses, schedule and choice of what trains.
+struct PhaseConfig {
+  std::string name = "train";
+  std::int64_t steps = 1000;
+  double llm_weight = 1, ctc_weight = 0, label_smoothing = 0, token_corruption = 0;
+  std::vector<std::string> keep = {".*"};
+  std::vector<std::string> freeze_params, prevent_freeze_params;
+  ScheduleConfig schedule;
+  std::optional<BatchConfig> batches;
+  std::optional<SpecAugmentConfig> spec_augment;
+  template <class V>
+  void fields(V&& v) {
+    v("name", name, "in logs", not_empty());
+    v("steps", steps, "optimizer steps", at_least(1));
+    v("llm_weight", llm_weight, "factor of the mean cross-entropy of the text", at_least(0.0));
+    v("ctc_weight", ctc_weight, "factor of the mean CTC loss", at_least(0.0));
+    v("label_smoothing", label_smoothing, "of the cross-entropy", between(0.0, 0.99));
+    v("token_corruption", token_corruption, "probability that an answer token is spoiled as input", between(0.0, 1.0));
+    v("keep", keep, "regular expressions of parameters that go on from the phase before; others start afresh");
+    v("freeze_params", freeze_params, "regular expressions of parameters that are not trained");
+    v("prevent_freeze_params", prevent_freeze_params, "exceptions from freeze_params");
+    v("schedule", schedule, "learning rate");
+    v("batches", batches, "replaces [batches] in this phase");
+    v("spec_augment", spec_augment, "replaces [spec_augment] in this phase");
+  }
+  template <class Check>
+  void rules(Check&& check) const {
+    check(llm_weight > 0 || ctc_weight > 0, "llm_weight", "and ctc_weight are both 0: nothing to train");
+    check(schedule.warmup_steps <= steps, "schedule", "warmup_steps ", schedule.warmup_steps, " is more than steps = ", steps);
+    check(schedule.decay_steps <= steps, "schedule", "decay_steps ", schedule.decay_steps, " is more than steps = ", steps);
+    check(schedule.min_lr <= schedule.lr, "schedule", "min_lr ", schedule.min_lr, " is more than lr = ", schedule.lr);
+  }
+};
+
+struct TrainerConfig {
+  std::filesystem::path output_dir = "runs/run";
+  std::uint64_t seed = 1;
+  std::string precision = "fp32";
+  int threads = 0;
+  double gradient_clip_val = 1;
+  std::int64_t log_every_n_steps = 10, val_check_interval = 0, checkpoint_every_n_steps = 500;
+  int keep_checkpoints = 2;
+  std::int64_t stop_after_steps = 0;
+  double memory_limit_gigabytes = 0;
+  bool trace = false;
+  template <class V>
+  void fields(V&& v) {
+    v("output_dir", output_dir, "folder of the run: checkpoints, metrics, tokenizer; an existing run there is resumed", not_empty());
+    v("seed", seed, "of initial values, data order and everything random");
+    v("precision", precision, "bf16-mixed: values and activations in bf16, f32 masters", one_of("fp32", "fp64", "bf16-mixed"));
+    v("threads", threads, "OpenMP threads; 0: the cores of the machine", at_least(0));
+    v("gradient_clip_val", gradient_clip_val, "largest global norm of the gradient; 0: no clipping", at_least(0.0));
+    v("log_every_n_steps", log_every_n_steps, "lines in the log; metrics.jsonl has every step", at_least(1));
+    v("val_check_interval", val_check_interval, "steps between evaluations; 0: only at the end", at_least(0));
+    v("checkpoint_every_n_steps", checkpoint_every_n_steps, "0: only at the end", at_least(0));
+    v("keep_checkpoints", keep_checkpoints, "newest ones that stay", at_least(2));
+    v("stop_after_steps", stop_after_steps, "end this invocation after so many steps, with a checkpoint; 0: at the end", at_least(0));
+    v("memory_limit_gigabytes", memory_limit_gigabytes, "of tensors; 0: the machine's", at_least(0.0));
+    v("trace", trace, "write trace.json of the last steps");
+  }
+};
+
+struct RunConfig {
+  TrainerConfig trainer;
+  DataConfig data;
+  FeatureConfig features;
+  TokenizerConfig tokenizer;
+  std::filesystem::path tokenizer_model;
+  BatchConfig batches;
+  SpecAugmentConfig spec_augment;
+  std::string prompt = "{bos}{audio}{answer}{eos}";
+  SalmConfig model;
+  OptimizerConfig optimizer;
+  std::vector<PhaseConfig> phases = {PhaseConfig{}};
+  double max_answer_tokens_per_second = 22;
+  template <class V>
+  void fields(V&& v) {
+    v("prompt", prompt, "template of a sample: {audio}, {answer}, {bos}, {eos} and text", not_empty());
+    v("tokenizer_model", tokenizer_model, "SentencePiece model to load; empty: one is trained on the training texts");
+    v("max_answer_tokens_per_second", max_answer_tokens_per_second, "decoding stops there (plus 10)", greater_than(0.0));
+    v("trainer", trainer, "the run");
+    v("data", data, "where samples come from");
+    v("features", features, "audio front end");
+    v("tokenizer", tokenizer, "for training one");
+    v("batches", batches, "what makes up a step");
+    v("spec_augment", spec_augment, "masks on the features, in training");
+    v("model", model, "SALM");
+    v("optimizer", optimizer, "update rule");
+    v("phases", phases, "run one after another", not_empty());
+  }
+  template <class Check>
+  void rules(Check&& check) const {
+    for (const auto& phase : phases) {
+      check(phase.ctc_weight == 0 || model.ctc_head, "phases", "'", phase.name, "' has a ctc_weight, but model.ctc_head is false");
+      check(phase.llm_weight == 0 || model.decoder, "phases", "'", phase.name, "' has an llm_weight, but model.decoder is false");
+    }
+  }
+  std::int64_t total_steps() const {
+    std::int64_t n = 0;
+    for (const auto& phase : phases) n += phase.steps;
+    return n;
+  }
+};
+
+}  // namespace chorus
