@@ -1,0 +1,145 @@
+#include <chorus/apps/run_folder.h>
+#include <chorus/io/audio.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace chorus {
+namespace {
+
+std::string read_file(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  require(in.good(), "run folder", file.string(), " can't be read");
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+FeatureStatistics read_statistics(const std::filesystem::path& file, int mels) {
+  FeatureStatistics statistics;
+  try {
+    const auto json = nlohmann::json::parse(read_file(file));
+    statistics = {json.at("mean").get<std::vector<double>>(), json.at("deviation").get<std::vector<double>>()};
+  } catch (const nlohmann::json::exception& error) {
+    fail("run folder", file.string(), " is damaged: ", error.what());
+  }
+  require(statistics.mean.size() == static_cast<std::size_t>(mels) && statistics.deviation.size() == statistics.mean.size(), "run folder",
+          file.string(), " has ", statistics.mean.size(), " means and ", statistics.deviation.size(), " deviations; features.mels is ", mels);
+  return statistics;
+}
+
+FeatureStatistics measure_statistics(const RunConfig& config, std::span<const ManifestEntry> train) {
+  FeatureConfig raw = config.features;
+  raw.normalize = "none";
+  const Frontend frontend(raw);
+  StatisticsSum sum(raw.mels);
+  std::int64_t used = 0;
+  for (const auto& entry : train) {
+    try {
+      const auto samples = read_audio(entry.audio, raw.sample_rate, entry.offset, entry.duration);
+      sum.add(frontend.log_mel(std::span<const float>(samples)));
+      ++used;
+    } catch (const Error&) {
+      // The loader counts and reports unreadable files; the statistics do without them.
+    }
+  }
+  require(used > 0, "statistics", "none of the ", train.size(), " training recordings can be read");
+  return sum.result();
+}
+
+/// [trainer] as it matters for the trajectory.
+RunConfig trajectory_part(RunConfig config) {
+  TrainerConfig trainer;
+  trainer.seed = config.trainer.seed;
+  trainer.precision = config.trainer.precision;
+  trainer.gradient_clip_val = config.trainer.gradient_clip_val;
+  config.trainer = trainer;
+  config.data.validation.clear();
+  config.data.cache_gigabytes = DataConfig{}.cache_gigabytes;
+  config.data.prefetch_batches = DataConfig{}.prefetch_batches;
+  config.data.workers = DataConfig{}.workers;
+  return config;
+}
+
+std::string differing_lines(const std::string& before, const std::string& now) {
+  std::istringstream a(before), b(now);
+  std::string line_a, line_b, out;
+  while (true) {
+    const bool has_a = static_cast<bool>(std::getline(a, line_a)), has_b = static_cast<bool>(std::getline(b, line_b));
+    if (!has_a && !has_b) return out;
+    if (!has_a) line_a.clear();
+    if (!has_b) line_b.clear();
+    if (line_a != line_b) out += "\n  was: " + line_a + "\n  now: " + line_b;
+  }
+}
+
+}  // namespace
+
+void write_file_atomically(const std::filesystem::path& file, std::string_view content) {
+  std::filesystem::create_directories(file.parent_path());
+  const std::filesystem::path temporary = file.string() + ".tmp";
+  {
+    std::ofstream out(temporary, std::ios::binary);
+    out << content;
+    out.flush();
+    require(out.good(), "write", temporary.string(), " can't be written");
+  }
+  std::filesystem::rename(temporary, file);
+}
+
+std::string canonical_toml(const RunConfig& config) {
+  std::ostringstream raw;
+  RunConfig copy = config;
+  config::Printer(raw, nullptr, "", false).print(copy);
+  // Every value carries its origin as a comment, which is "default" for all of them here.
+  std::istringstream lines(raw.str());
+  std::string out;
+  for (std::string line; std::getline(lines, line);) {
+    if (const auto at = line.rfind("  # "); at != line.npos) line.erase(at);
+    out += line + '\n';
+  }
+  return out;
+}
+
+RunConfig load_run_config(const std::filesystem::path& folder) {
+  require(std::filesystem::exists(folder / "config.toml"), "run folder", folder.string(), " has no config.toml: it is no run of `chorus train`");
+  return load_config<RunConfig>(folder / "config.toml").value;
+}
+
+void claim_run_folder(const std::filesystem::path& folder, const RunConfig& config) {
+  const auto file = folder / "config.toml";
+  if (std::filesystem::exists(file)) {
+    const std::string before = canonical_toml(trajectory_part(load_run_config(folder))), now = canonical_toml(trajectory_part(config));
+    require(before == now, "run folder", folder.string(), " holds a run with another configuration; choose another trainer.output_dir or remove it:",
+            differing_lines(before, now));
+  }
+  write_file_atomically(file, canonical_toml(config));
+}
+
+RunInputs load_run_inputs(const std::filesystem::path& folder, const RunConfig& config) {
+  FeatureStatistics statistics;
+  if (config.features.normalize == "global") statistics = read_statistics(folder / "statistics.json", config.features.mels);
+  return {Tokenizer::load(folder / "tokenizer.model"), std::move(statistics)};
+}
+
+RunInputs open_run_inputs(const std::filesystem::path& folder, const RunConfig& config, std::span<const ManifestEntry> train) {
+  if (!std::filesystem::exists(folder / "tokenizer.model")) {
+    std::string model;
+    if (!config.tokenizer_model.empty()) {
+      model = Tokenizer::load(config.tokenizer_model).model();
+    } else {
+      std::vector<std::string> texts;
+      for (const auto& entry : train) texts.push_back(entry.text);
+      model = train_tokenizer(texts, config.tokenizer);
+    }
+    write_file_atomically(folder / "tokenizer.model", model);
+  }
+  if (config.features.normalize == "global" && !std::filesystem::exists(folder / "statistics.json")) {
+    const FeatureStatistics statistics = measure_statistics(config, train);
+    write_file_atomically(folder / "statistics.json", nlohmann::json{{"mean", statistics.mean}, {"deviation", statistics.deviation}}.dump());
+  }
+  return load_run_inputs(folder, config);
+}
+
+}  // namespace chorus

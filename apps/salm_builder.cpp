@@ -1,0 +1,50 @@
+#include <chorus/apps/salm_builder.h>
+
+namespace chorus {
+
+DType dtype_of_precision(const std::string& precision) {
+  return precision == "fp64" ? DType::f64 : precision == "bf16-mixed" ? DType::bf16 : DType::f32;
+}
+
+std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer, const FreezeRules& freeze) {
+  SalmConfig model = config.model;
+  model.encoder.features = config.features.mels;
+  model.llm.vocab_size = tokenizer.size();
+  auto built = std::make_unique<BuiltSalm>();
+  built->model = Salm(model, tokenizer.size() + 1);
+  built->store = materialize(built->model, context,
+                             {.dtype = dtype_of_precision(config.trainer.precision), .seed = config.trainer.seed, .freeze = freeze});
+  return built;
+}
+
+SalmBatch make_salm_batch(Context& context, std::span<const SpeechSample> samples, const RunConfig& config, const Tokenizer& tokenizer,
+                          const Prompt& prompt, bool train) {
+  const std::int64_t mels = config.features.mels;
+  SalmBatch batch;
+  batch.audio_tag = tokenizer.audio();
+  std::vector<std::int64_t> lengths, ids;
+  std::int64_t frames = 0;
+  for (const auto& sample : samples) {
+    lengths.push_back(static_cast<std::int64_t>(sample.features.size()) / mels);
+    ids.push_back(sample.id);
+    frames += lengths.back();
+    const std::vector<std::int32_t> text(sample.text.begin(), sample.text.end());
+    if (train) batch.transcripts.push_back(text);
+    batch.conversations.push_back(train ? prompt.train(sample.id, text) : prompt.ask(sample.id));
+  }
+  batch.frames = make_rows(context, lengths, ids);
+  batch.features = Tensor::empty(context, {frames, mels}, dtype_of_precision(config.trainer.precision));
+  dispatch_floating(batch.features.dtype(), "make_salm_batch", [&]<class T>() {
+    T* to = batch.features.as<T>();
+    for (const auto& sample : samples) to = std::transform(sample.features.begin(), sample.features.end(), to, [](float x) { return static_cast<T>(x); });
+  });
+  return batch;
+}
+
+LossCounts loss_counts(std::int64_t frames, std::span<const std::int32_t> text, const RunConfig& config, const Prompt& prompt) {
+  const std::vector<std::int32_t> labels(text.begin(), text.end());
+  return {.labels = static_cast<std::int64_t>(labels.size()) + prompt.trained_tokens(),
+          .ctc_targets = feasible_ctc_targets(frames, labels, config.model.encoder.subsampling_factor)};
+}
+
+}  // namespace chorus

@@ -1,0 +1,35 @@
+// From configuration and samples to the model and its batches.
+#pragma once
+#include <chorus/apps/run_config.h>
+#include <chorus/io/prompt.h>
+#include <chorus/models/salm/model.h>
+#include <chorus/nn/materialize.h>
+
+namespace chorus {
+
+/// A model and its memory; stays where it was made, because the store points into the model.
+struct BuiltSalm {
+  Salm model;
+  ParamStore store;
+};
+
+DType dtype_of_precision(const std::string& precision);
+
+/// Sizes that follow from the front end and the tokenizer are filled in here.
+std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer, const FreezeRules& freeze);
+
+/// One sample as the loader prepares it.
+struct SpeechSample {
+  std::int64_t id = 0;
+  std::span<const float> features;           ///< [frames, mels], normalised
+  std::span<const std::int32_t> text;        ///< tokens of the answer; empty when it is to be found
+};
+
+/// Packs samples into one microbatch. `train`: with answers and CTC labels; else only the question.
+SalmBatch make_salm_batch(Context& context, std::span<const SpeechSample> samples, const RunConfig& config, const Tokenizer& tokenizer,
+                          const Prompt& prompt, bool train);
+
+/// What a sample adds to the normalisers of the global batch.
+LossCounts loss_counts(std::int64_t frames, std::span<const std::int32_t> text, const RunConfig& config, const Prompt& prompt);
+
+}  // namespace chorus
