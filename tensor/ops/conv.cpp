@@ -1,8 +1,8 @@
 #include <chorus/tensor/autograd/weight_grad.h>
-#include <chorus/tensor/kernels/column_sum.h>
 #include <chorus/tensor/kernels/depthwise.h>
 #include <chorus/tensor/kernels/im2col.h>
 #include <chorus/tensor/kernels/matmul.h>
+#include <chorus/tensor/kernels/pointwise.h>
 #include <chorus/tensor/ops/conv.h>
 
 namespace chorus {
