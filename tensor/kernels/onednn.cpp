@@ -122,7 +122,9 @@ bool made_by_intel() {
 
 }  // namespace
 
-bool native_bf16() { return has(dnnl::cpu_isa::avx512_core_amx) || (has(dnnl::cpu_isa::avx512_core_bf16) && !made_by_intel()); }
+bool has_bf16() { return has(dnnl::cpu_isa::avx512_core_bf16); }
+
+bool native_bf16() { return has(dnnl::cpu_isa::avx512_core_amx) || (has_bf16() && !made_by_intel()); }
 
 bool bits_depend_on_threads() { return !has(dnnl::cpu_isa::avx512_core); }
 

@@ -25,6 +25,8 @@ void product(Context& context, const Product& what, const void* a, const void* b
 
 std::int64_t primitives_created(const Context& context);
 
+/// Whether the CPU has instructions for bf16 products (and oneDNN may use them).
+bool has_bf16();
 /// Whether bf16 products run on the CPU's own bf16 instructions. False where they would be slower than converting both
 /// operands to f32 first: without such instructions, and on Intel CPUs that have AVX512-BF16 but no AMX (their vdpbf16ps
 /// does a quarter of the instructions per second of vfmadd: 86 against 165 GFLOP/s per core on Emerald Rapids without AMX).

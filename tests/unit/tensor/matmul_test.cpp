@@ -1,6 +1,7 @@
 // Every product against a naive f64 sum: forms, types, odd sizes, accumulation, bias, views between foreign rows.
 #include <chorus/core/rng.h>
 #include <chorus/tensor/kernels/matmul.h>
+#include <chorus/tensor/kernels/peak.h>
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -222,6 +223,16 @@ TEST(Matmul, IsTracedWithItsFlops) {
   matmul(Cpu{}, Form::nt, Tensor::zeros(context, {2, 3}, DType::f32), Tensor::zeros(context, {4, 3}, DType::f32), y);
   EXPECT_EQ(context.trace.totals().at("matmul nt").flops, 2.0 * 2 * 4 * 3);
   EXPECT_NE(kernel::matmul_description().find("oneDNN"), std::string::npos);
+}
+
+TEST(Matmul, ThePeakIsAPlausibleSpeed) {
+  Context context;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const double peak = kernel::measure_matrix_peak(context, dtype);
+    EXPECT_GT(peak, 1e9) << dtype;
+    EXPECT_LT(peak, 1e15) << dtype;
+  }
+  EXPECT_THROW(kernel::measure_matrix_peak(context, DType::f64), Error);
 }
 
 }  // namespace
