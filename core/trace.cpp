@@ -11,8 +11,6 @@
 namespace chorus {
 namespace {
 
-constexpr std::size_t most_events = 1'000'000;
-
 struct Event {
   const char* name;
   std::int64_t begin, nanoseconds;  // begin counts from the epoch of the steady clock: ranks of one machine share it
@@ -51,6 +49,7 @@ struct Trace::Impl {
     for (std::size_t i = 0; i < events.size(); ++i) f(events[(oldest + i) % events.size()]);
   }
 
+  std::size_t most_events = 0;
   mutable std::mutex mutex;
   std::unordered_map<const char*, Total> totals;  // by address: one literal may have several, `totals()` merges them
   std::vector<Event> events;                      // a ring once full
@@ -58,7 +57,7 @@ struct Trace::Impl {
   std::unordered_map<std::thread::id, int> threads;
 };
 
-Trace::Trace() : impl_(std::make_unique<Impl>()) {}
+Trace::Trace(std::size_t most_events) : impl_(std::make_unique<Impl>()) { impl_->most_events = most_events; }
 Trace::~Trace() = default;
 
 void Trace::add(const char* name, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end,
@@ -74,11 +73,11 @@ void Trace::add(const char* name, std::chrono::steady_clock::time_point begin, s
   if (!events_) return;
   const Event event{
       name, nanoseconds(begin.time_since_epoch()), nanoseconds(end - begin), flops, bytes, impl_->thread_number()};
-  if (impl_->events.size() < most_events) {
+  if (impl_->events.size() < impl_->most_events) {
     impl_->events.push_back(event);
-  } else {
+  } else if (!impl_->events.empty()) {
     impl_->events[impl_->oldest] = event;
-    impl_->oldest = (impl_->oldest + 1) % most_events;
+    impl_->oldest = (impl_->oldest + 1) % impl_->events.size();
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -18,14 +19,15 @@ class Trace {
     double seconds = 0, flops = 0, bytes = 0;
   };
 
-  Trace();
+  /// `most_events` bounds what `record` keeps: the newest ones.
+  explicit Trace(std::size_t most_events = 1'000'000);
   ~Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
   bool on() const { return summing_ || events_; }
   void sum(bool enabled) { summing_ = enabled; }    ///< keep totals by name
-  void record(bool enabled) { events_ = enabled; }  ///< keep single events for `write` (the newest million)
+  void record(bool enabled) { events_ = enabled; }  ///< keep single events for `write`
   void add(const char* name, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end,
            double flops, double bytes);
   std::map<std::string, Total> totals() const;  ///< names nest by time only; a caller's span includes its callees

@@ -82,14 +82,13 @@ TEST(Trace, ThreadsGetNumbers) {
   EXPECT_EQ(per_thread, (std::map<int, int>{{0, 100}, {1, 100}, {2, 100}, {3, 100}}));
 }
 
-TEST(Trace, KeepsTheNewestMillionEventsInOrder) {
-  Trace trace;
+TEST(Trace, KeepsTheNewestEventsInOrder) {
+  Trace trace(100);
   trace.record(true);
-  for (std::int64_t i = 0; i < 1'000'010; ++i) trace.add("e", at(i), at(i + 1), 0, 0);
+  for (std::int64_t i = 0; i < 230; ++i) trace.add("e", at(i), at(i + 1), 0, 0);
   const auto json = written(trace, 0);
-  ASSERT_EQ(json["traceEvents"].size(), 1'000'001u);
-  EXPECT_DOUBLE_EQ(json["traceEvents"][1]["ts"], 10.0);
-  EXPECT_DOUBLE_EQ(json["traceEvents"].back()["ts"], 1'000'009.0);
+  ASSERT_EQ(json["traceEvents"].size(), 101u);
+  for (int i = 0; i < 100; ++i) EXPECT_DOUBLE_EQ(json["traceEvents"][static_cast<std::size_t>(i) + 1]["ts"], 130.0 + i);
 }
 
 TEST(Trace, NamesTheFileItCannotWrite) {
