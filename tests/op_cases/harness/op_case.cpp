@@ -246,6 +246,8 @@ void check_size(const OpCase& op_case, Size size) {
   };
   runner.compare_grads(" after a second backward", DType::f64, exact.twice, doubled(exact.grads), equal);
   runner.compare_grads(", behind another op", DType::f64, runner.run({.leaves = false}).grads, exact.grads, equal);
+  runner.compare_grads(", behind another op and deferred", DType::f64, runner.run({.leaves = false, .deferred = true}).grads,
+                       exact.grads, equal);
   runner.compare_grads(", weight gradients deferred", DType::f64, runner.run({.deferred = true}).grads, exact.grads, 0);
   if (runner.shapes.size() > 1)
     for (int i = 0; i < static_cast<int>(runner.shapes.size()); ++i)
