@@ -12,7 +12,7 @@ struct AttentionOptions {
   int head_dim = 64;
   bool causal = true;
   double dropout = 0;    ///< of probabilities; counter (sample lo, query position, key position / 8, head), key `key`
-  RandomKey key;
+  RandomKey key = {};
 };
 
 /// softmax(q k^T / sqrt(head_dim)) v per head, with an online softmax over blocks (Dao et al. 2022).
