@@ -1,5 +1,6 @@
 #include <chorus/tensor/autograd/node.h>
 #include <chorus/tensor/kernels/pointwise.h>
+
 #include <queue>
 
 namespace chorus {
@@ -45,7 +46,8 @@ Tensor record_rule(const char* op, Tensor y, const Inputs& inputs, Saved saved, 
 }
 
 void make_leaf(Tensor& value, Tensor grad) {
-  require(grad.shape() == value.shape() && grad.dtype() == wide(value.dtype()), "make_leaf", "gradient is ", grad, " for ", value);
+  require(grad.shape() == value.shape() && grad.dtype() == wide(value.dtype()), "make_leaf", "gradient is ", grad, " for ",
+          value);
   auto node = std::make_shared<Node>();
   node->op = "leaf";
   node->leaf = true;
@@ -53,9 +55,15 @@ void make_leaf(Tensor& value, Tensor grad) {
   value.set_node(std::move(node));
 }
 
+namespace {
+void accumulate(const Tensor& g, bool add, Tensor& sum) {
+  std::visit([&](auto device) { kernel::accumulate(device, g, add, sum); }, g.context().device);
+}
+}  // namespace
+
 void add_to_sink(GradSink& sink, const Tensor& g) {
   require(g.shape() == sink.grad.shape(), "gradient", g, " for a parameter of shape ", sink.grad.shape());
-  kernel::accumulate(cpu(g.context(), "gradient"), g, sink.written, sink.grad);
+  accumulate(g, sink.written, sink.grad);
   sink.written = true;
 }
 
@@ -67,16 +75,17 @@ void deliver(Node& to, Tensor g) {
   } else if (!to.grad) {
     to.grad = std::move(g);
   } else if (to.grad.unshared()) {
-    kernel::accumulate(cpu(g.context(), to.op), g, true, to.grad);
+    accumulate(g, true, to.grad);
   } else {
     Tensor total = to.grad.clone();
-    kernel::accumulate(cpu(g.context(), to.op), g, true, total);
+    accumulate(g, true, total);
     to.grad = std::move(total);
   }
 }
 
 void deliver_all(const Node& node, Grads grads) {
-  require(grads.size() == node.inputs.size(), node.op, "rule gave ", grads.size(), " gradients for ", node.inputs.size(), " inputs");
+  require(grads.size() == node.inputs.size(), node.op, "rule gave ", grads.size(), " gradients for ", node.inputs.size(),
+          " inputs");
   for (std::size_t i = 0; i < grads.size(); ++i)
     if (grads[i] && node.inputs[i]) deliver(*node.inputs[i], std::move(grads[i]));
 }
@@ -111,7 +120,8 @@ void backward(const Tensor& y, const BackwardOptions& options) {
     node->grad = Tensor();
     require(static_cast<bool>(node->rule), node->op, "the graph was walked already: saved tensors are gone");
     Grads grads = node->rule(Backward{node->saved, dy, node->inputs});
-    require(grads.size() == node->inputs.size(), node->op, "rule gave ", grads.size(), " gradients for ", node->inputs.size(), " inputs");
+    require(grads.size() == node->inputs.size(), node->op, "rule gave ", grads.size(), " gradients for ", node->inputs.size(),
+            " inputs");
     for (std::size_t i = 0; i < grads.size(); ++i)
       if (grads[i] && node->inputs[i]) reach(node->inputs[i], std::move(grads[i]));
     node->rule = {};
