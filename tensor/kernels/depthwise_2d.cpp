@@ -47,8 +47,8 @@ void depthwise_conv2d(Cpu, const Tensor& x, const Rows& in, const Rows& out, con
           result[i] = to.at(s, t, f + i);
           for (int k = 0; k < 9; ++k) under[k * tile + i] = from.or_zero(s, 2 * t + k / 3 - 1, 2 * (f + i) + k % 3 - 1);
         }
-        weighted_rows<T, tile>(9, w, under, tile, b, result, static_cast<int>(std::min<std::int64_t>(tile, out_bins - f)),
-                               channels);
+        weighted_rows<tile>(9, w, under, tile, b, result, static_cast<int>(std::min<std::int64_t>(tile, out_bins - f)),
+                            channels);
       }
     }
   });
@@ -80,7 +80,7 @@ void depthwise_conv2d_input(Cpu, const Tensor& dy, const Rows& in, const Rows& o
               under[k * tile + i] = from.or_zero(s, (t + 1 - a_of[k]) / 2, (f + 2 * i + 1 - b_of[k]) / 2);
           }
           const int count = static_cast<int>(std::min<std::int64_t>(tile, (bins - f + 1) / 2));
-          weighted_rows<T, tile>(taps, w, under, tile, nullptr, result, count, channels);
+          weighted_rows<tile>(taps, w, under, tile, static_cast<const T*>(nullptr), result, count, channels);
         }
       }
     }

@@ -151,4 +151,31 @@ void col2im_3x3(Cpu, const Tensor& cols, const Rows& in, const Rows& out, std::i
   });
 }
 
+void narrow_product(Cpu, const Tensor& cols, const Tensor& weight, const Tensor& bias, Tensor& y) {
+  constexpr int tile = 8;
+  const std::int64_t rows = cols.rows(), width = cols.cols(), outputs = y.cols();
+  const bf16 *from = cols.as<const bf16>(), *w = weight.as<const bf16>(), *b = bias ? bias.as<const bf16>() : nullptr;
+  bf16* to = y.as<bf16>();
+  std::vector<float> turned(static_cast<std::size_t>(width * outputs));  // [K, O]: outputs are the lanes
+  for (std::int64_t o = 0; o < outputs; ++o)
+    for (std::int64_t k = 0; k < width; ++k)
+      turned[static_cast<std::size_t>(k * outputs + o)] = static_cast<float>(w[o * width + k]);
+#pragma omp parallel for schedule(static) if (rows * outputs * width > parallel_elements)
+  for (std::int64_t first = 0; first < rows; first += tile) {
+    const int count = static_cast<int>(std::min<std::int64_t>(tile, rows - first));
+    float x[tile * narrow_width] = {};
+    for (std::int64_t i = 0; i < count * width; ++i) x[i] = static_cast<float>(from[first * width + i]);
+    for_vectors<float>(outputs, [&](std::int64_t o, auto extent) {
+      Vec<float> total[tile];
+      const Vec<float> start = b ? load<float>(b + o, extent) : Vec<float>{};
+      for (int r = 0; r < tile; ++r) total[r] = start;
+      for (std::int64_t k = 0; k < width; ++k) {
+        const Vec<float> factor = load<float>(turned.data() + k * outputs + o, extent);
+        for (int r = 0; r < tile; ++r) total[r] += factor * x[r * width + k];
+      }
+      for (int r = 0; r < count; ++r) store<float>(to + (first + r) * outputs + o, total[r], extent);
+    });
+  }
+}
+
 }  // namespace chorus::kernel

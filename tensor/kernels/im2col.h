@@ -20,4 +20,10 @@ void col2im(Cpu, const Tensor& cols, const Rows& in, const Rows& out, Taps taps,
 void im2col_3x3(Cpu, const Tensor& x, const Rows& in, const Rows& out, std::int64_t bins, Tensor& cols);
 void col2im_3x3(Cpu, const Tensor& cols, const Rows& in, const Rows& out, std::int64_t bins, Tensor& dx);
 
+/// y[P, O] = cols[P, K] weight[O, K]^T + bias[O], all bf16, for K <= narrow_width: what a convolution of one channel needs. A
+/// product made for large K spends its time around the sums: 3x3 taps to 256 outputs at 20000 positions take 2.3 ms here and
+/// 7.7 ms there, one thread of an Emerald Rapids. (In f32 the general product is as fast.) Bias may be empty.
+void narrow_product(Cpu, const Tensor& cols, const Tensor& weight, const Tensor& bias, Tensor& y);
+inline constexpr std::int64_t narrow_width = 16;
+
 }  // namespace chorus::kernel

@@ -100,13 +100,18 @@ Tensor product_conv(const char* op, const Tensor& x, const Rows& rows, const Row
   const std::int64_t outputs = weight.rank() ? weight.size(0) : 0, width = window.elements() * window.channels(x);
   check(op, x, rows, weight, bias, window, {outputs, width}, outputs);
   check_lengths(op, rows, out, window);
-  Tensor y = Tensor::empty(x.context(), {out.count(), window.out_bins() * outputs}, x.dtype());
-  const Span span(x.context().trace, op, 2.0 * static_cast<double>(y.numel() * width));
+  const Shape shape{out.count(), window.out_bins() * outputs};
+  const Span span(x.context().trace, op, 2.0 * static_cast<double>(shape.numel() * width));
+  Tensor y = Tensor::empty(x.context(), shape, x.dtype()).reshaped({out.count() * window.out_bins(), outputs});
   {
     const Tensor cols = unfold(x, rows, out, window);
-    Tensor flat = y.reshaped({cols.rows(), outputs});
-    kernel::matmul(cpu(x.context(), op), kernel::Form::nt, cols, weight, flat, {.bias = bias ? &bias : nullptr});
+    if (x.dtype() == DType::bf16 && width <= kernel::narrow_width) {
+      kernel::narrow_product(cpu(x.context(), op), cols, weight, bias, y);
+    } else {
+      kernel::matmul(cpu(x.context(), op), kernel::Form::nt, cols, weight, y, {.bias = bias ? &bias : nullptr});
+    }
   }
+  y = y.reshaped(shape);
   const auto rule = [window, outputs, width](const Backward& b) -> Grads {
     Grads grads(3);
     if (b.needs(0)) {
