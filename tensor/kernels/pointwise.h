@@ -31,6 +31,7 @@ void binary(Cuda, Binary op, const Tensor& a, const Tensor& b, double factor, Te
 void add_row(Cpu, const Tensor& x, const Tensor& row, Tensor& y);
 /// sums[c] = (add ? sums[c] : 0) + sum over r of x[r, c]; sums [n] is of wide(x's type).
 void column_sum(Cpu, const Tensor& x, bool add, Tensor& sums);
+void column_sum(Cuda, const Tensor& x, bool add, Tensor& sums);
 /// Sum of all elements into y of shape (), in a fixed order.
 void total(Cpu, const Tensor& x, Tensor& y);
 

@@ -31,7 +31,7 @@ void weight_gradients(const Backward& b, bool leaves, Grads& grads) {
   }
   if (asked(2)) {
     WeightGrad bias(b, 2, context, {b.dy.cols()}, b.dy.dtype());
-    kernel::column_sum(cpu(context, "linear"), b.dy, bias.add, bias.tensor);
+    std::visit([&](auto device) { kernel::column_sum(device, b.dy, bias.add, bias.tensor); }, context.device);
     grads[2] = bias.done();
   }
 }

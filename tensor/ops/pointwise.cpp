@@ -69,7 +69,7 @@ Tensor add_row(const Tensor& x, const Tensor& bias) {
     Grads grads{b.dy, {}};
     if (b.needs(1)) {
       WeightGrad bias(b, 1, b.dy.context(), {b.dy.cols()}, b.dy.dtype());
-      kernel::column_sum(cpu(b.dy.context(), "add_row"), b.dy, bias.add, bias.tensor);
+      std::visit([&](auto device) { kernel::column_sum(device, b.dy, bias.add, bias.tensor); }, b.dy.context().device);
       grads[1] = bias.done();
     }
     return grads;

@@ -28,6 +28,7 @@ CudaStatus cuda_status() { return {false, 0, "not built"}; }
 void accumulate(Cuda, const Tensor&, bool, Tensor&) { absent("accumulate"); }
 void unary(Cuda, Unary, const Tensor&, double, Tensor&) { absent("unary"); }
 void binary(Cuda, Binary, const Tensor&, const Tensor&, double, Tensor&) { absent("binary"); }
+void column_sum(Cuda, const Tensor&, bool, Tensor&) { absent("column_sum"); }
 void rms_norm(Cuda, const Tensor&, const Tensor&, double, Tensor&, Tensor&) { absent("rms_norm"); }
 void rms_norm_backward(Cuda, const Tensor&, const Tensor&, const Tensor&, const Tensor&, Tensor&, ColumnTarget) {
   absent("rms_norm");
