@@ -1,0 +1,157 @@
+#include <chorus/io/loader.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace chorus {
+
+LoadedBatch load_batch(const GlobalBatch& batch, const SampleMaker& maker, const LoaderConfig& config, DataCursor cursor,
+                       int dp_rank, int dp_size) {
+  require(dp_rank >= 0 && dp_rank < dp_size, "load_batch", "dp rank ", dp_rank, " of ", dp_size);
+  LoadedBatch out{.cursor = cursor, .next = cursor, .microbatches = {}, .counts = {}, .drops = {}, .failures = {}};
+  const int count = microbatch_count(batch, dp_size, config.micro_batch_size, config.micro_batch_frames);
+  const auto dealt = deal(batch, dp_size, count, static_cast<int>(config.micro_batch_size));
+  for (const std::vector<int>& indices : dealt[dp_rank]) {
+    Microbatch& micro = out.microbatches.emplace_back();
+    micro.mels = maker.frontend().config().mels;
+    for (const int i : indices) {
+      SampleData data;
+      try {
+        data = maker(batch[i], cursor.epoch);
+      } catch (const BadSample& bad) {
+        if (!config.skip_bad_audio) throw;
+        ++out.drops.failed;
+        out.failures.emplace_back(bad.what());
+        continue;
+      }
+      out.counts.samples += 1;
+      out.counts.frames += data.frames;
+      out.counts.tokens += static_cast<std::int64_t>(data.tokens.size());
+      micro.frames += data.frames;
+      micro.features.insert(micro.features.end(), data.features.begin(), data.features.end());
+      micro.ids.push_back(data.id);
+      micro.frames_of.push_back(data.frames);
+      micro.tokens.push_back(std::move(data.tokens));
+      micro.texts.push_back(std::move(data.text));
+    }
+  }
+  return out;
+}
+
+/// Threads claim batches in order, finish them in any order, and `next` hands them out in order again.
+struct Loader::Impl {
+  struct Finished {
+    LoadedBatch batch;
+    std::exception_ptr error;
+  };
+
+  const BatchPlanner& planner;
+  const SampleMaker& maker;
+  const LoaderConfig config;
+  const std::int64_t end;
+  const int dp_rank, dp_size;
+
+  mutable std::mutex mutex{};
+  std::condition_variable changed{};
+  DataCursor cursor{};                      // of the next batch to claim
+  std::shared_ptr<const EpochPlan> plan{};  // of its epoch
+  std::uint64_t claimed = 0, delivered = 0;
+  std::map<std::uint64_t, Finished> finished{};
+  bool stopping = false;
+  double waited = 0;
+  std::vector<std::thread> threads{};
+
+  bool ended() const { return end >= 0 && cursor.epoch >= end; }
+
+  void work() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      changed.wait(lock,
+                   [&] { return stopping || ended() || claimed < delivered + static_cast<std::uint64_t>(config.prefetch); });
+      if (stopping || ended()) return;
+      const std::uint64_t number = claimed++;
+      const DataCursor here = cursor;
+      const std::shared_ptr<const EpochPlan> of = plan;
+      Finished done;
+      try {
+        advance();
+        const DataCursor after = cursor;
+        lock.unlock();
+        done.batch = load_batch(of->batches[static_cast<std::size_t>(here.batch)], maker, config, here, dp_rank, dp_size);
+        done.batch.next = after;
+      } catch (...) {
+        done.error = std::current_exception();
+      }
+      if (!lock.owns_lock()) lock.lock();
+      finished.emplace(number, std::move(done));
+      changed.notify_all();
+    }
+  }
+
+  /// Planning an epoch keeps the lock, once per epoch: the others have nothing to claim before it is done.
+  void advance() {
+    if (++cursor.batch < static_cast<std::int64_t>(plan->batches.size())) return;
+    cursor = {cursor.epoch + 1, 0};
+    if (!ended()) plan = std::make_shared<const EpochPlan>(planner.epoch(cursor.epoch));
+    changed.notify_all();
+  }
+};
+
+Loader::Loader(const BatchPlanner& planner, const SampleMaker& maker, const LoaderConfig& config, DataCursor start,
+               std::int64_t end, int dp_rank, int dp_size)
+    : impl_(
+          new Impl{.planner = planner, .maker = maker, .config = config, .end = end, .dp_rank = dp_rank, .dp_size = dp_size}) {
+  require(dp_rank >= 0 && dp_rank < dp_size, "Loader", "dp rank ", dp_rank, " of ", dp_size);
+  require(config.threads > 0 && config.prefetch > 0, "Loader", "threads ", config.threads, " and prefetch ", config.prefetch,
+          " must be positive");
+  require(start.epoch >= 0, "Loader", "epoch ", start.epoch, " is negative");
+  impl_->cursor = start;
+  if (!impl_->ended()) {
+    impl_->plan = std::make_shared<const EpochPlan>(planner.epoch(start.epoch));
+    const auto batches = static_cast<std::int64_t>(impl_->plan->batches.size());
+    require(start.batch >= 0 && start.batch < batches, "Loader", "the data cursor says batch ", start.batch, " of epoch ",
+            start.epoch, ", which has ", batches, ": were the data or the batch keys changed?");
+  }
+  for (int t = 0; t < config.threads; ++t) impl_->threads.emplace_back([impl = impl_.get()] { impl->work(); });
+}
+
+Loader::~Loader() { stop(); }
+
+void Loader::stop() {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->stopping = true;
+  }
+  impl_->changed.notify_all();
+  for (std::thread& thread : impl_->threads) thread.join();
+  impl_->threads.clear();
+}
+
+std::optional<LoadedBatch> Loader::next() {
+  Impl& s = *impl_;
+  std::unique_lock lock(s.mutex);
+  require(!s.stopping, "Loader::next", "the loader was stopped");
+  const auto begin = std::chrono::steady_clock::now();
+  s.changed.wait(lock, [&] { return s.finished.contains(s.delivered) || (s.ended() && s.delivered == s.claimed); });
+  s.waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const auto it = s.finished.find(s.delivered);
+  if (it == s.finished.end()) return std::nullopt;
+  if (it->second.error) std::rethrow_exception(it->second.error);
+  LoadedBatch batch = std::move(it->second.batch);
+  s.finished.erase(it);
+  ++s.delivered;
+  lock.unlock();
+  s.changed.notify_all();
+  return batch;
+}
+
+double Loader::waited() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->waited;
+}
+
+}  // namespace chorus

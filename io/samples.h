@@ -1,0 +1,67 @@
+// From the description of a sample to what the model takes: features and token ids.
+#pragma once
+#include <chorus/core/error.h>
+#include <chorus/io/augment.h>
+#include <chorus/io/batches.h>
+#include <chorus/io/features.h>
+#include <chorus/io/manifest.h>
+#include <chorus/io/tokenizer.h>
+
+#include <memory>
+
+namespace chorus {
+
+/// A sample whose sound cannot be read or gives no features. Loaders drop and count these; other errors are ours.
+class BadSample : public Error {
+ public:
+  using Error::Error;
+};
+
+struct SampleData {
+  std::int64_t id = 0, frames = 0;
+  std::vector<float> features;  ///< [frames, mels], normalised
+  std::vector<int> tokens;      ///< of `text`, without beginning or end
+  std::string text;             ///< texts of the parts, joined by spaces
+};
+
+struct SampleOptions {
+  std::uint64_t seed = 0;
+  bool training = true;  ///< whether dither and SpecAugment are applied
+  SpecAugmentConfig spec_augment;
+  std::size_t cache_bytes = std::size_t{1} << 30;  ///< of decoded sound or its log-mels kept in memory
+};
+
+/// Makes samples of one manifest. Each utterance goes through the front end alone, their log-mels lie end to end and are
+/// normalised together. Thread-safe. The result depends on (options, sample, epoch) only.
+class SampleMaker {
+ public:
+  /// Takes entries whose durations are known. `frontend` and `tokenizer` must outlive it.
+  SampleMaker(std::vector<ManifestEntry> entries, const Frontend& frontend, const Tokenizer& tokenizer, SampleOptions options);
+  ~SampleMaker();
+  SampleMaker(const SampleMaker&) = delete;
+  SampleMaker& operator=(const SampleMaker&) = delete;
+
+  /// Throws BadSample with the file's error.
+  SampleData operator()(const Sample& sample, std::int64_t epoch) const;
+  /// What the planner needs: lengths in seconds and tokens, languages numbered in order of appearance.
+  std::vector<Utterance> utterances() const;
+  const std::vector<ManifestEntry>& entries() const { return entries_; }
+  const Frontend& frontend() const { return frontend_; }
+  std::size_t cached_bytes() const;
+
+ private:
+  struct Cache;
+  std::shared_ptr<const std::vector<float>> sound(const Part& part) const;
+  std::shared_ptr<const std::vector<float>> log_mel(const Part& part, std::int64_t epoch) const;
+
+  std::vector<ManifestEntry> entries_;
+  const Frontend& frontend_;
+  const Tokenizer& tokenizer_;
+  SampleOptions options_;
+  std::unique_ptr<Cache> cache_;
+};
+
+/// Mean and deviation of every mel over all frames of the entries, for normalize = global; `frontend` normalises nothing.
+FeatureStatistics measure_statistics(std::span<const ManifestEntry> entries, const Frontend& frontend);
+
+}  // namespace chorus
