@@ -68,7 +68,7 @@ class Backward {
   };
 
   void head(std::int64_t h, std::int64_t s, C* memory) {
-    const std::int64_t length = rows.length(s), begin = rows.begin(s);
+    const std::int64_t length = rows.length(s);
     if (length == 0) return;
     Scratch<C> scratch(memory);
     const auto matrix = [&] { return scratch.take(width * ld); };
@@ -76,8 +76,6 @@ class Backward {
                     matrix(), matrix(), matrix(), scratch.take(ld), scratch.take(ld)};
     C *scores = scratch.take(block_keys<C> * ld), *dscores = scratch.take(block_keys<C> * ld);
     C *factors = scratch.take(block_keys<C> * ld), *raw = scratch.take(lanes<C> * band_width<C>(block_keys<C>));
-    std::fill_n(dkey(h, begin), length * width, C{0});
-    std::fill_n(dvalue(h, begin), length * width, C{0});
     if (relative) {
       std::fill_n(doffset(h, s), offsets(length) * width, C{0});
       for (int bias = 0; bias < 2; ++bias) std::fill_n(dbias_of(bias, h, s), width, C{0});
@@ -110,14 +108,15 @@ class Backward {
     }
     pack_rows<C, T>(dy.as<T>() + row * features + h * dim, features, b.count, dim, nullptr, C{1}, x.dy_lines, width, padded);
     transpose<C>(padded, width, x.dy_lines, width, x.dy, ld);
+    C* y_lines = x.dq;  // not begun yet
+    pack_rows<C, T>(y.as<T>() + row * features + h * dim, features, b.count, dim, nullptr, C{1}, y_lines, width, padded);
     std::fill_n(x.lse, ld, C{0});
     std::fill_n(x.dot, ld, C{0});
     for (std::int64_t i = 0; i < b.count; ++i) {
       x.lse[i] = lse.as<C>()[h * total + row + i];
       Vec<C> dot{};
-      for_vectors<C>(dim, [&](std::int64_t c, auto extent) {
-        dot += load<C>(x.dy_lines + i * width + c) * load<C>(y.as<T>() + (row + i) * features + h * dim + c, extent);
-      });
+      for (std::int64_t c = i * width; c < (i + 1) * width; c += lanes<C>)
+        dot += load<C>(x.dy_lines + c) * load<C>(y_lines + c);
       x.dot[i] = sum<C>(dot);
     }
   }
@@ -160,12 +159,13 @@ class Backward {
                  const C* scores, const C* dscores) const {
     const std::int64_t kv = h * o.kv_heads / o.heads, first_key = rows.begin(b.sequence) + j;
     const int across = static_cast<int>(width / lanes<C>);
+    const bool add =
+        o.causal ? !diagonal : b.first > 0;  // the first query block to see a key is causally its own, else the first
     for_strips<C>(keys, diagonal, [&](std::int64_t k, std::int64_t n, std::int64_t from) {
       const std::int64_t at = k * ld + from, row = first_key + k, queries = b.count - from;
       block_product(n, across, queries, Left<C>{scores + at, ld}, {x.dy_lines + from * width, width}, dvalue(h, row), width,
-                    true);
-      block_product(n, across, queries, Left<C>{dscores + at, ld}, {x.q_lines + from * width, width}, dkey(h, row), width,
-                    true);
+                    add);
+      block_product(n, across, queries, Left<C>{dscores + at, ld}, {x.q_lines + from * width, width}, dkey(h, row), width, add);
       block_product(dim, static_cast<int>((whole<C>(b.count) - from) / lanes<C>), n, transposed(packed.keys(kv, row)),
                     {dscores + at, ld}, x.dq + from, ld, j + k > 0);
     });
@@ -190,18 +190,19 @@ class Backward {
   void store_queries(std::int64_t h, const QueryBlock& b, const Queries& x) const {
     const std::int64_t row = rows.begin(b.sequence) + b.first;
     transpose<C>(width, whole<C>(b.count), x.dq, ld, x.q_lines, width);  // q itself is no longer needed
-    for (std::int64_t r = 0; r < b.count; ++r)
-      for_vectors<C>(dim, [&](std::int64_t c, auto extent) {
-        Vec<C> dq = load<C>(x.q_lines + r * width + c) * scale;
-        if (relative) {
-          const Vec<C> dqv = load<C>(x.dqv_lines + r * width + c) * scale;
-          C *du = dbias_of(0, h, b.sequence) + c, *dv = dbias_of(1, h, b.sequence) + c;
-          store<C>(du, load<C>(du) + keep<C>(dq, extent));
-          store<C>(dv, load<C>(dv) + dqv);
-          dq += dqv;
-        }
-        store<C>(dqkv.as<T>() + (row + r) * qkv.size(1) + h * dim + c, dq, extent);
-      });
+    for (std::int64_t at = 0; at < b.count * width; at += lanes<C>) {
+      C* dq = x.q_lines + at;
+      Vec<C> sum = load<C>(dq) * scale;
+      if (relative) {
+        const Vec<C> dqv = load<C>(x.dqv_lines + at) * scale;
+        C *du = dbias_of(0, h, b.sequence) + at % width, *dv = dbias_of(1, h, b.sequence) + at % width;
+        store<C>(du, load<C>(du) + sum);
+        store<C>(dv, load<C>(dv) + dqv);
+        sum += dqv;
+      }
+      store<C>(dq, sum);
+    }
+    unpack_rows<C, T>(x.q_lines, width, b.count, dim, dqkv.as<T>() + row * qkv.size(1) + h * dim, qkv.size(1));
   }
 
   /// Keys and values: over the query heads that share them.
@@ -211,7 +212,7 @@ class Backward {
     for (std::int64_t t = 0; t < total; ++t)
       for (std::int64_t g = 0; g < 2 * o.kv_heads; ++g) {
         T* to = dqkv.as<T>() + t * qkv.size(1) + (o.heads + g) * dim;
-        for_vectors<C>(dim, [&](std::int64_t c, auto extent) {
+        cover<C>(dim, [&](std::int64_t c, auto extent) {
           Vec<C> sum{};
           for (std::int64_t h = g * shared; h < (g + 1) * shared; ++h) sum += load<C>(dkey(h, t) + c);
           store<C>(to + c, sum, extent);
@@ -221,7 +222,7 @@ class Backward {
   template <class G>
   void add_bias_gradients(int bias, G* to) const {
     for (std::int64_t h = 0; h < o.heads; ++h)
-      for_vectors<C>(dim, [&](std::int64_t c, auto extent) {
+      cover<C>(dim, [&](std::int64_t c, auto extent) {
         Vec<C> sum{};
         for (std::int64_t s = 0; s < rows.sequences(); ++s)
           if (rows.length(s)) sum += load<C>(dbias_of(bias, h, s) + c);
@@ -234,7 +235,7 @@ class Backward {
 #pragma omp parallel for schedule(static) if (dband.numel() > parallel_elements)
     for (std::int64_t r = 0; r < count; ++r)
       for (std::int64_t h = 0; h < o.heads; ++h)
-        for_vectors<C>(dim, [&](std::int64_t c, auto extent) {
+        cover<C>(dim, [&](std::int64_t c, auto extent) {
           Vec<C> sum{};
           for (std::int64_t s = 0; s < rows.sequences(); ++s) {
             const std::int64_t own = r - (tables->reach - rows.length(s));  // row of this offset among the sequence's 2 L - 1

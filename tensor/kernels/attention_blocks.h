@@ -91,12 +91,24 @@ std::int64_t mask_column(C* scores, std::int64_t keys, std::int64_t query, bool 
   return seen;
 }
 
+/// Calls body(i, extent) so that [0, n) is covered; the last whole vector overlaps the one before it. For bodies that may
+/// compute an element twice: much faster than a partial vector.
+template <class C, class Body>
+void cover(std::int64_t n, Body body) {
+  if (n < lanes<C>) {
+    if (n > 0) body(std::int64_t{0}, First{static_cast<int>(n)});
+    return;
+  }
+  for (std::int64_t i = 0; i < n - lanes<C>; i += lanes<C>) body(i, Whole{});
+  body(n - lanes<C>, Whole{});
+}
+
 /// to[count, ld] = (from + shift) * scale as C, zero in columns from `width` on and in rows up to `padded`.
 template <class C, class T>
 void pack_rows(const T* from, std::int64_t stride, std::int64_t count, std::int64_t width, const T* shift, C scale, C* to,
                std::int64_t ld, std::int64_t padded) {
   for (std::int64_t r = 0; r < count; ++r, from += stride, to += ld) {
-    for_vectors<C>(width, [&](std::int64_t i, auto extent) {
+    cover<C>(width, [&](std::int64_t i, auto extent) {
       const Vec<C> x = load<C>(from + i, extent);
       store<C>(to + i, (shift ? x + load<C>(shift + i, extent) : x) * scale, extent);
     });
@@ -108,7 +120,7 @@ void pack_rows(const T* from, std::int64_t stride, std::int64_t count, std::int6
 template <class C, class T>
 void unpack_rows(const C* from, std::int64_t ld, std::int64_t count, std::int64_t width, T* to, std::int64_t stride) {
   for (std::int64_t r = 0; r < count; ++r, from += ld, to += stride)
-    for_vectors<C>(width, [&](std::int64_t i, auto extent) { store<C>(to + i, load<C>(from + i, extent), extent); });
+    cover<C>(width, [&](std::int64_t i, auto extent) { store<C>(to + i, load<C>(from + i, extent), extent); });
 }
 
 /// Keys and values of all heads as C, [kv_heads, T, head_dim] each: converted once, however many query blocks read them.

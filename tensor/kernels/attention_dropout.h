@@ -3,6 +3,7 @@
 #pragma once
 #include <chorus/core/rng.h>
 #include <chorus/tensor/kernels/attention_blocks.h>
+#include <chorus/tensor/kernels/random_bits.h>
 
 namespace chorus::kernel {
 
@@ -19,28 +20,21 @@ template <class C>
 void fill_dropout(const AttentionOptions& options, std::uint32_t sample, std::int64_t head, std::int64_t query,
                   std::int64_t width, std::int64_t key, std::int64_t keys, C* factors) {
   const DropoutRate rate(options.dropout);
-  const C kept = static_cast<C>(rate.scale());
-  const RandomKey random = options.key;
-  std::uint32_t words[4][block_queries<C>];
-  for (std::int64_t k = 0; k < keys; k += 8) {
-    const auto group = static_cast<std::uint32_t>((key + k) / 8);
-#pragma omp simd
-    for (std::int64_t q = 0; q < width; ++q) {
-      const auto block =
-          philox(random, {sample, static_cast<std::uint32_t>(query + q), group, static_cast<std::uint32_t>(head)});
-      words[0][q] = block[0];
-      words[1][q] = block[1];
-      words[2][q] = block[2];
-      words[3][q] = block[3];
+  using Draws = detail::vector_of<C, philox_lanes>;
+  const Draws threshold = Draws{} + static_cast<C>(rate.threshold), kept = Draws{} + static_cast<C>(rate.scale());
+  for (std::int64_t q = 0; q < width; q += philox_lanes)
+    for (std::int64_t k = 0; k < keys; k += 8) {
+      PhiloxVector c[4] = {PhiloxVector{} + sample, PhiloxVector{} + static_cast<std::uint64_t>(query + q),
+                           PhiloxVector{} + static_cast<std::uint64_t>((key + k) / 8),
+                           PhiloxVector{} + static_cast<std::uint64_t>(head)};
+      for (int lane = 0; lane < philox_lanes; ++lane) c[1][lane] += static_cast<std::uint64_t>(lane);
+      philox_rounds(options.key, c);
+      for (int e = 0; e < std::min<std::int64_t>(8, keys - k); ++e) {
+        const Draws draw = __builtin_convertvector((e % 2 ? c[e / 2] >> 16 : c[e / 2]) & 0xffffu, Draws);
+        const Draws factor = draw >= threshold ? kept : Draws{};
+        std::memcpy(factors + (k + e) * block_queries<C> + q, &factor, sizeof(factor));
+      }
     }
-    for (std::int64_t e = 0; e < std::min<std::int64_t>(8, keys - k); ++e) {
-      const std::uint32_t* word = words[e / 2];
-      const int shift = e % 2 ? 16 : 0;
-      C* row = factors + (k + e) * block_queries<C>;
-#pragma omp simd
-      for (std::int64_t q = 0; q < width; ++q) row[q] = (word[q] >> shift & 0xffffu) < rate.threshold ? C{0} : kept;
-    }
-  }
 }
 
 }  // namespace chorus::kernel
