@@ -121,13 +121,13 @@ SalmLoss Salm::loss(const SalmBatch& batch, const SalmLossOptions& options, cons
   return out;
 }
 
-std::vector<std::vector<std::int32_t>> Salm::generate(const SalmBatch& batch, const std::vector<std::int64_t>& limits, std::int32_t eos) const {
+std::vector<std::vector<std::int32_t>> Salm::generate(const Heard& heard, const SalmBatch& batch, const std::vector<std::int64_t>& limits,
+                                                      std::int32_t eos) const {
   require(llm.has_value(), "generate", "this model has no decoder");
   require(limits.size() == batch.conversations.size(), "generate", limits.size(), " limits for ", batch.conversations.size(), " conversations");
   Context& context = batch.features.context();
   NoGrad quiet(context);
-  const Pass pass{};
-  const EncodedRows audio = bridge(hear(batch.features, batch.frames, pass), pass);
+  const EncodedRows audio = bridge(heard, Pass{});
   const Splice spliced = splice(context, batch.conversations, lengths_of(audio.rows),
                                 {.audio_tag = batch.audio_tag, .restart_text_positions = config.restart_text_positions, .targets = false});
   std::vector<std::vector<std::int32_t>> answers(limits.size());

@@ -62,8 +62,9 @@ struct Salm {
   EncodedRows bridge(const Heard& heard, const Pass& pass) const;
   SalmLoss loss(const SalmBatch& batch, const SalmLossOptions& options, const Pass& pass) const;
   /// Greedy continuation of each conversation (which must end where the answer starts), at most limits[i] tokens, up to and
-  /// without `eos`.
-  std::vector<std::vector<std::int32_t>> generate(const SalmBatch& batch, const std::vector<std::int64_t>& limits, std::int32_t eos) const;
+  /// without `eos`. `heard` is hear(batch.features, batch.frames, Pass{}).
+  std::vector<std::vector<std::int32_t>> generate(const Heard& heard, const SalmBatch& batch, const std::vector<std::int64_t>& limits,
+                                                  std::int32_t eos) const;
 
   template <class V>
   void fields(V&& v) {

@@ -119,12 +119,11 @@ TEST_P(SalmForms, CachedDecodingEqualsRunningTheWholeSequence) {
   Built built(GetParam());
   auto samples = some_samples();
   SalmBatch batch = batch_of(built.context, samples, 10);
-  const SalmBatch full = batch;
   for (auto& c : batch.conversations) {
     c.tokens = {audio_tag, bos};
     c.answer = {0, 0};
   }
-  const auto answers = built.model.generate(batch, std::vector<std::int64_t>(samples.size(), 6), eos);
+  const auto answers = built.model.generate(built.model.hear(batch.features, batch.frames, {}), batch, std::vector<std::int64_t>(samples.size(), 6), eos);
   // Teacher forcing on what was generated must predict it again, token by token.
   for (std::size_t s = 0; s < samples.size(); ++s) {
     std::vector<std::int32_t> tokens{audio_tag, bos}, predicted;
@@ -132,7 +131,7 @@ TEST_P(SalmForms, CachedDecodingEqualsRunningTheWholeSequence) {
       SalmBatch one = batch_of(built.context, {samples[s]}, 10);
       one.conversations[0].tokens = tokens;
       one.conversations[0].answer.assign(tokens.size(), 0);
-      const auto next = built.model.generate(one, {1}, eos);
+      const auto next = built.model.generate(built.model.hear(one.features, one.frames, {}), one, {1}, eos);
       if (next[0].empty()) break;
       predicted.push_back(next[0][0]);
       tokens.push_back(next[0][0]);

@@ -1,0 +1,127 @@
+#include <chorus/apps/transcriber.h>
+#include <chorus/io/audio.h>
+#include <chorus/tensor/ops/ctc.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace chorus {
+namespace {
+constexpr std::size_t frames_per_batch = 6000;  // about a minute of sound at once
+}  // namespace
+
+Transcriber::Transcriber(Context& context, const Salm& model, const RunConfig& config, const RunInputs& inputs)
+    : context_(context), model_(model), config_(config), inputs_(inputs), prompt_(config.prompt, inputs.tokenizer),
+      frontend_(config.features, inputs.statistics) {}
+
+std::vector<float> Transcriber::features(std::span<const float> samples) const { return frontend_(samples); }
+
+Recording Transcriber::recording(const ManifestEntry& entry) const {
+  const auto samples = read_audio(entry.audio, config_.features.sample_rate, entry.offset, entry.duration);
+  Recording out{entry.id.empty() ? entry.audio.stem().string() : entry.id, features(samples), 0, entry.text};
+  out.seconds = static_cast<double>(samples.size()) / config_.features.sample_rate;
+  return out;
+}
+
+Corpus Transcriber::corpus(std::span<const ManifestEntry> entries) const {
+  Corpus out;
+  for (const auto& entry : entries) {
+    try {
+      out.recordings.push_back(recording(entry));
+    } catch (const Error& error) {
+      out.dropped.push_back(entry.audio.string() + ": " + error.what());
+    }
+  }
+  return out;
+}
+
+void Transcriber::for_each_batch(
+    std::span<const Recording> recordings,
+    const std::function<void(std::span<const std::size_t>, std::span<const SpeechSample>)>& use) const {
+  std::vector<std::size_t> order(recordings.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return recordings[a].features.size() < recordings[b].features.size(); });
+  std::vector<std::vector<std::int32_t>> texts(recordings.size());
+  for (std::size_t begin = 0; begin < order.size();) {
+    std::size_t end = begin, values = 0;
+    const auto budget = frames_per_batch * static_cast<std::size_t>(config_.features.mels);
+    while (end < order.size() && (end == begin || values + recordings[order[end]].features.size() <= budget)) values += recordings[order[end++]].features.size();
+    std::vector<SpeechSample> samples;
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto& r = recordings[order[i]];
+      for (const int id : inputs_.tokenizer.encode(r.text)) texts[order[i]].push_back(id);
+      samples.push_back({static_cast<std::int64_t>(order[i]), r.features, texts[order[i]]});
+    }
+    use(std::span<const std::size_t>(order).subspan(begin, end - begin), samples);
+    begin = end;
+  }
+}
+
+std::vector<Transcript> Transcriber::transcribe(std::span<const Recording> recordings) const {
+  NoGrad quiet(context_);
+  std::vector<Transcript> out(recordings.size());
+  for_each_batch(recordings, [&](std::span<const std::size_t> indices, std::span<const SpeechSample> samples) {
+    const SalmBatch batch = make_salm_batch(context_, samples, config_, inputs_.tokenizer, prompt_, false);
+    const Salm::Heard heard = model_.hear(batch.features, batch.frames, Pass{});
+    if (heard.ctc_logits) {
+      const auto labels = ctc_greedy(heard.ctc_logits, heard.encoded.rows);
+      for (std::size_t i = 0; i < indices.size(); ++i) out[indices[i]].ctc = inputs_.tokenizer.decode(labels[i]);
+    }
+    if (!model_.llm) return;
+    std::vector<std::int64_t> limits;
+    for (const auto i : indices) limits.push_back(static_cast<std::int64_t>(std::ceil(recordings[i].seconds * config_.max_answer_tokens_per_second)) + 10);
+    const auto answers = model_.generate(heard, batch, limits, inputs_.tokenizer.eos());
+    for (std::size_t i = 0; i < indices.size(); ++i) out[indices[i]].text = inputs_.tokenizer.decode(answers[i]);
+  });
+  return out;
+}
+
+Evaluation Transcriber::evaluate(std::span<const Recording> recordings) const {
+  NoGrad quiet(context_);
+  Evaluation out;
+  LossCounts counts;
+  const std::int64_t mels = config_.features.mels;
+  for (const auto& r : recordings) {
+    const LossCounts own = loss_counts(static_cast<std::int64_t>(r.features.size()) / mels, inputs_.tokenizer.encode(r.text), config_, prompt_);
+    counts.labels += own.labels;
+    counts.ctc_targets += own.ctc_targets;
+  }
+  const SalmLossOptions options{.counts = counts, .llm_weight = model_.llm ? 1.0 : 0.0, .ctc_weight = model_.ctc_head ? 1.0 : 0.0,
+                                .label_smoothing = 0, .corruption = {}};
+  for_each_batch(recordings, [&](std::span<const std::size_t>, std::span<const SpeechSample> samples) {
+    const SalmLoss loss = model_.loss(make_salm_batch(context_, samples, config_, inputs_.tokenizer, prompt_, true), options, Pass{});
+    out.llm_loss += loss.llm;
+    out.ctc_loss += loss.ctc;
+  });
+  out.transcripts = transcribe(recordings);
+  for (std::size_t i = 0; i < recordings.size(); ++i) {
+    out.llm.add(recordings[i].text, out.transcripts[i].text);
+    out.ctc.add(recordings[i].text, out.transcripts[i].ctc);
+  }
+  return out;
+}
+
+TextScore Transcriber::control(std::span<const Recording> recordings, std::span<const Recording> heard) const {
+  const auto transcripts = transcribe(heard);
+  TextScore score;
+  for (std::size_t i = 0; i < recordings.size(); ++i) score.add(recordings[i].text, model_.llm ? transcripts[i].text : transcripts[i].ctc);
+  return score;
+}
+
+TextScore Transcriber::control_other(std::span<const Recording> recordings, std::size_t shift) const {
+  std::vector<Recording> heard;
+  for (std::size_t i = 0; i < recordings.size(); ++i) heard.push_back(recordings[(i + shift) % recordings.size()]);
+  return control(recordings, heard);
+}
+
+TextScore Transcriber::control_silence(std::span<const Recording> recordings) const {
+  std::vector<Recording> heard(recordings.begin(), recordings.end());
+  for (auto& r : heard) {
+    const std::vector<float> silence(static_cast<std::size_t>(r.seconds * config_.features.sample_rate));
+    r.features = features(silence);
+  }
+  return control(recordings, heard);
+}
+
+}  // namespace chorus

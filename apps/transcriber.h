@@ -1,0 +1,75 @@
+// A trained model at work: sound in, text out.
+#pragma once
+#include <chorus/apps/run_folder.h>
+#include <chorus/apps/salm_builder.h>
+#include <chorus/io/metrics.h>
+
+#include <functional>
+
+namespace chorus {
+
+struct Recording {
+  std::string name;
+  std::vector<float> features;  ///< [frames, mels], normalised
+  double seconds = 0;
+  std::string text;             ///< the reference, where there is one
+};
+
+struct Transcript {
+  std::string text;  ///< by the decoder, greedily; empty without one
+  std::string ctc;   ///< by the CTC head, greedily; empty without one
+};
+
+/// Recordings of a corpus that can be used, and why others can't be.
+struct Corpus {
+  std::vector<Recording> recordings;
+  std::vector<std::string> dropped;  ///< one line each
+};
+
+struct Evaluation {
+  double llm_loss = 0, ctc_loss = 0;  ///< means over all labels of the corpus, without smoothing
+  TextScore llm, ctc;
+  std::vector<Transcript> transcripts;  ///< in the order of the recordings
+};
+
+/// Uses a model that lives elsewhere; evaluation mode throughout.
+class Transcriber {
+ public:
+  Transcriber(Context& context, const Salm& model, const RunConfig& config, const RunInputs& inputs);
+
+  /// Features of mono samples at features.sample_rate.
+  std::vector<float> features(std::span<const float> samples) const;
+  Recording recording(const ManifestEntry& entry) const;
+  Corpus corpus(std::span<const ManifestEntry> entries) const;
+
+  std::vector<Transcript> transcribe(std::span<const Recording> recordings) const;
+  Evaluation evaluate(std::span<const Recording> recordings) const;
+  /// Transcripts of the same recordings when each hears another one's sound (the k-th following it), or silence as long as
+  /// its own: a model that listens must do badly.
+  TextScore control_other(std::span<const Recording> recordings, std::size_t shift = 7) const;
+  TextScore control_silence(std::span<const Recording> recordings) const;
+
+ private:
+  TextScore control(std::span<const Recording> recordings, std::span<const Recording> heard) const;
+  void for_each_batch(std::span<const Recording> recordings,
+                      const std::function<void(std::span<const std::size_t> indices, std::span<const SpeechSample> samples)>& use) const;
+  Context& context_;
+  const Salm& model_;
+  RunConfig config_;
+  const RunInputs& inputs_;
+  Prompt prompt_;
+  Frontend frontend_;
+};
+
+/// The checkpointed model of a run folder, ready to transcribe.
+struct LoadedRun {
+  std::unique_ptr<Context> context;
+  RunConfig config;
+  RunInputs inputs;
+  std::unique_ptr<BuiltSalm> built;
+  std::unique_ptr<Transcriber> transcriber;
+  std::int64_t step = 0;
+};
+LoadedRun load_run(const std::filesystem::path& folder, const std::function<void(const std::string&)>& report);
+
+}  // namespace chorus
