@@ -1,10 +1,7 @@
 // One TOML file says everything about a run.
 #pragma once
 #include <chorus/core/config.h>
-#include <chorus/io/augment.h>
-#include <chorus/io/batches.h>
-#include <chorus/io/features.h>
-#include <chorus/io/tokenizer.h>
+#include <chorus/io/loader.h>
 #include <chorus/models/salm/config.h>
 #include <chorus/nn/optim/optimizer.h>
 #include <chorus/nn/optim/schedule.h>
@@ -16,18 +13,12 @@ namespace chorus {
 
 struct DataConfig {
   std::filesystem::path train, validation;
-  std::int64_t micro_batch_size = 0, micro_batch_frames = 0;
   double cache_gigabytes = 1;
-  int prefetch_batches = 4, workers = 1;
   template <class V>
   void fields(V&& v) {
     v("train", train, "manifest to train on", required_key);
     v("validation", validation, "manifest to evaluate on; empty: none");
-    v("micro_batch_size", micro_batch_size, "samples that are in memory at once; 0: as many as the step has", at_least(0));
-    v("micro_batch_frames", micro_batch_frames, "feature frames that are in memory at once; 0: as many as the step has", at_least(0));
     v("cache_gigabytes", cache_gigabytes, "decoded sound that is kept in memory", at_least(0.0));
-    v("prefetch_batches", prefetch_batches, "batches that are prepared ahead", at_least(1));
-    v("workers", workers, "threads that prepare batches", at_least(1));
   }
 };
 
@@ -100,6 +91,7 @@ struct RunConfig {
   TokenizerConfig tokenizer;
   std::filesystem::path tokenizer_model;
   BatchConfig batches;
+  LoaderConfig loader;
   SpecAugmentConfig spec_augment;
   std::string prompt = "{bos}{audio}{answer}{eos}";
   SalmConfig model;
@@ -116,6 +108,7 @@ struct RunConfig {
     v("features", features, "audio front end");
     v("tokenizer", tokenizer, "for training one");
     v("batches", batches, "what makes up a step");
+    v("loader", loader, "how batches are prepared and cut");
     v("spec_augment", spec_augment, "masks on the features, in training");
     v("model", model, "SALM");
     v("optimizer", optimizer, "update rule");

@@ -1,5 +1,4 @@
 #include <chorus/apps/run_folder.h>
-#include <chorus/io/audio.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -29,25 +28,6 @@ FeatureStatistics read_statistics(const std::filesystem::path& file, int mels) {
   return statistics;
 }
 
-FeatureStatistics measure_statistics(const RunConfig& config, std::span<const ManifestEntry> train) {
-  FeatureConfig raw = config.features;
-  raw.normalize = "none";
-  const Frontend frontend(raw);
-  StatisticsSum sum(raw.mels);
-  std::int64_t used = 0;
-  for (const auto& entry : train) {
-    try {
-      const auto samples = read_audio(entry.audio, raw.sample_rate, entry.offset, entry.duration);
-      sum.add(frontend.log_mel(std::span<const float>(samples)));
-      ++used;
-    } catch (const Error&) {
-      // The loader counts and reports unreadable files; the statistics do without them.
-    }
-  }
-  require(used > 0, "statistics", "none of the ", train.size(), " training recordings can be read");
-  return sum.result();
-}
-
 /// [trainer] as it matters for the trajectory.
 RunConfig trajectory_part(RunConfig config) {
   TrainerConfig trainer;
@@ -57,8 +37,8 @@ RunConfig trajectory_part(RunConfig config) {
   config.trainer = trainer;
   config.data.validation.clear();
   config.data.cache_gigabytes = DataConfig{}.cache_gigabytes;
-  config.data.prefetch_batches = DataConfig{}.prefetch_batches;
-  config.data.workers = DataConfig{}.workers;
+  config.loader.prefetch = LoaderConfig{}.prefetch;
+  config.loader.threads = LoaderConfig{}.threads;
   return config;
 }
 
@@ -136,7 +116,9 @@ RunInputs open_run_inputs(const std::filesystem::path& folder, const RunConfig& 
     write_file_atomically(folder / "tokenizer.model", model);
   }
   if (config.features.normalize == "global" && !std::filesystem::exists(folder / "statistics.json")) {
-    const FeatureStatistics statistics = measure_statistics(config, train);
+    FeatureConfig raw = config.features;
+    raw.normalize = "none";
+    const FeatureStatistics statistics = measure_statistics(train, Frontend(raw));
     write_file_atomically(folder / "statistics.json", nlohmann::json{{"mean", statistics.mean}, {"deviation", statistics.deviation}}.dump());
   }
   return load_run_inputs(folder, config);

@@ -1,0 +1,290 @@
+#include <chorus/apps/trainer.h>
+#include <chorus/apps/training_state.h>
+#include <chorus/io/checkpoint.h>
+#include <chorus/nn/layers/norm.h>
+#include <chorus/parallel/grad_norm.h>
+
+#include <chrono>
+#include <cmath>
+#include <omp.h>
+
+namespace chorus {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+MemoryOptions memory_options(const RunConfig& config) {
+  MemoryOptions options;
+  options.limit = static_cast<std::size_t>(config.trainer.memory_limit_gigabytes * 1e9);
+  return options;
+}
+
+std::vector<ManifestEntry> read_entries(const std::filesystem::path& manifest) {
+  auto entries = read_manifest(manifest);
+  require(!entries.empty(), "data", manifest.string(), " has no entries");
+  fill_durations(entries);
+  return entries;
+}
+
+/// Everything of one phase: the model it trains and where its batches come from.
+struct Phase {
+  const PhaseConfig* config;
+  std::unique_ptr<BuiltSalm> built;
+  Optimizer optimizer;
+  std::unique_ptr<SampleMaker> maker;
+  std::unique_ptr<BatchPlanner> planner;
+  std::unique_ptr<Loader> loader;
+};
+
+class Trainer {
+ public:
+  Trainer(const RunConfig& config, const TrainerHooks& hooks)
+      : config_(config), hooks_(hooks), context_(memory_options(config)), entries_(read_entries(config.data.train)),
+        inputs_(open_inputs(config, entries_)), frontend_(config.features, inputs_.statistics), prompt_(config.prompt, inputs_.tokenizer) {
+    if (!config.data.validation.empty()) validation_ = read_entries(config.data.validation);
+    for (const auto& phase : config.phases) (void)learning_rate(phase.schedule, 0, phase.steps);
+    const int cores = config.trainer.threads > 0 ? config.trainer.threads : omp_get_num_procs();
+    omp_set_num_threads(cores);
+    context_.trace.sum(true);
+    context_.trace.record(config.trainer.trace);
+  }
+
+  TrainingResult run() {
+    resume_or_start();
+    const std::int64_t first_step = progress_.step;
+    while (true) {
+      if (progress_.phase_step == phase_.config->steps) {
+        if (progress_.phase + 1 == static_cast<std::int64_t>(config_.phases.size())) return finish(Outcome::finished);
+        next_phase();
+      }
+      if (hooks_.stop && hooks_.stop->load()) return finish(Outcome::stopped);
+      if (config_.trainer.stop_after_steps > 0 && progress_.step - first_step >= config_.trainer.stop_after_steps) return finish(Outcome::paused);
+      const StepReport report = step();
+      if (hooks_.step) hooks_.step(report);
+      const auto every = [&](std::int64_t n) { return n > 0 && progress_.step % n == 0; };
+      if (every(config_.trainer.val_check_interval)) evaluate();
+      if (every(config_.trainer.checkpoint_every_n_steps)) save();
+    }
+  }
+
+ private:
+  static RunInputs open_inputs(const RunConfig& config, std::span<const ManifestEntry> entries) {
+    claim_run_folder(config.trainer.output_dir, config);
+    return open_run_inputs(config.trainer.output_dir, config, entries);
+  }
+  std::filesystem::path checkpoints() const { return config_.trainer.output_dir / "checkpoints"; }
+  void say(const std::string& text) const {
+    if (hooks_.message) hooks_.message(text);
+  }
+
+  /// Model, optimizer and loader of phase progress_.phase, all at their start.
+  Phase make_phase() {
+    Phase phase;
+    phase.config = &config_.phases[static_cast<std::size_t>(progress_.phase)];
+    phase.built = build_salm(context_, config_, inputs_.tokenizer, {phase.config->freeze_params, phase.config->prevent_freeze_params});
+    phase.optimizer = Optimizer(config_.optimizer, phase.built->store);
+    return phase;
+  }
+
+  void start_loader() {
+    const PhaseConfig& phase = *phase_.config;
+    SampleOptions options{.seed = config_.trainer.seed, .training = true, .spec_augment = phase.spec_augment.value_or(config_.spec_augment),
+                          .cache_bytes = static_cast<std::size_t>(config_.data.cache_gigabytes * 1e9)};
+    phase_.maker = std::make_unique<SampleMaker>(entries_, frontend_, inputs_.tokenizer, options);
+    phase_.planner = std::make_unique<BatchPlanner>(phase.batches.value_or(config_.batches), phase_.maker->utterances(), config_.trainer.seed,
+                                                    config_.features.sample_rate, [this](std::int64_t n) { return frontend_.frames(n); });
+    phase_.loader = std::make_unique<Loader>(*phase_.planner, *phase_.maker, config_.loader, progress_.cursor);
+  }
+
+  void resume_or_start() {
+    const auto found = find_checkpoint(checkpoints(), [this](const std::string& line) { say(line); });
+    if (found) {
+      const Checkpoint checkpoint(*found);
+      progress_ = progress_from_json(checkpoint.state());
+      require(progress_.phase >= 0 && progress_.phase < static_cast<std::int64_t>(config_.phases.size()), "resume", found->string(),
+              " is in phase ", progress_.phase, " of ", config_.phases.size());
+      phase_ = make_phase();
+      for (auto& [name, tensor] : named_tensors(*phase_.built, phase_.optimizer)) checkpoint.read(name, tensor);
+      phase_.built->store.masters_to_values();
+      phase_.optimizer.set_steps(progress_.phase_step);
+      say("resumed from " + found->string() + " at step " + std::to_string(progress_.step));
+    } else {
+      phase_ = make_phase();
+    }
+    announce();
+    if (progress_.phase_step < phase_.config->steps) start_loader();
+  }
+
+  void next_phase() {
+    ++progress_.phase;
+    progress_.phase_step = 0;
+    // Batches may be made otherwise now: a phase starts with an epoch of its own.
+    if (progress_.cursor.batch > 0) progress_.cursor = {progress_.cursor.epoch + 1, 0};
+    Phase next = make_phase();
+    phase_.loader.reset();
+    const std::size_t kept = keep_parameters(*phase_.built, *next.built, next.config->keep);
+    phase_ = std::move(next);
+    say("phase " + phase_.config->name + " keeps " + std::to_string(kept) + " tensors of the phase before");
+    announce();
+    start_loader();
+  }
+
+  void announce() const {
+    const auto& store = phase_.built->store;
+    say("phase " + phase_.config->name + ": " + std::to_string(phase_.config->steps) + " steps, " + std::to_string(store.trainable_count()) +
+        " trainable parameters, " + std::to_string(store.frozen_count()) + " frozen");
+  }
+
+  /// The next global batch with at least one label: a batch without any is skipped by all ranks alike.
+  LoadedBatch next_batch(LossCounts& counts) {
+    while (true) {
+      auto batch = phase_.loader->next();
+      require(batch.has_value(), "loader", "ended without an end");
+      progress_.cursor = batch->next;
+      progress_.drops += batch->drops;
+      for (const auto& line : batch->failures) say("dropped a sample: " + line);
+      counts = {};
+      for (const auto& micro : batch->microbatches) {
+        for (std::size_t i = 0; i < micro.ids.size(); ++i) {
+          const LossCounts own = loss_counts(micro.frames_of[i], micro.tokens[i], config_, prompt_);
+          counts.labels += own.labels;
+          counts.ctc_targets += own.ctc_targets;
+        }
+      }
+      std::int64_t both[2] = {counts.labels, counts.ctc_targets};
+      group_.all_reduce(std::span<std::int64_t>(both));
+      counts = {both[0], both[1]};
+      if ((phase_.config->llm_weight > 0 && counts.labels > 0) || (phase_.config->ctc_weight > 0 && counts.ctc_targets > 0)) return std::move(*batch);
+      say("skipped a batch without any label");
+    }
+  }
+
+  StepReport step() {
+    const PhaseConfig& phase = *phase_.config;
+    ParamStore& store = phase_.built->store;
+    const auto begin = Clock::now();
+    const double waited = phase_.loader->waited();
+    context_.trace.reset();
+    StepReport report;
+    report.epoch = progress_.cursor.epoch;
+    LossCounts counts;
+    const LoadedBatch batch = next_batch(counts);
+    const SalmLossOptions options{.counts = counts,
+                                  .llm_weight = phase.llm_weight,
+                                  .ctc_weight = phase.ctc_weight,
+                                  .label_smoothing = phase.label_smoothing,
+                                  .corruption = corruption(phase)};
+    const Pass pass{.training = true, .seed = config_.trainer.seed, .step = static_cast<std::uint64_t>(progress_.step)};
+    store.start_step();
+    for (const auto& micro : batch.microbatches) {
+      const SalmBatch packed = pack(micro);
+      const SalmLoss loss = phase_.built->model.loss(packed, options, pass);
+      if (loss.total && loss.total.requires_grad()) backward(loss.total);
+      report.llm_loss += loss.llm;
+      report.ctc_loss += loss.ctc;
+      report.frames += micro.frames;
+    }
+    store.finish_step();
+    const double norm = grad_norm(store, group_);
+    if (!std::isfinite(norm)) refuse_update(norm, batch);
+    const double lr = learning_rate(phase.schedule, progress_.phase_step, phase.steps);
+    {
+      Span span(context_.trace, "optimizer");
+      phase_.optimizer.step(store, lr, clip_factor(norm, config_.trainer.gradient_clip_val));
+    }
+    commit_statistics(phase_.built->model);
+    ++progress_.step;
+    ++progress_.phase_step;
+
+    report.phase = phase.name;
+    report.step = progress_.step;
+    report.total_steps = config_.total_steps();
+    report.loss = phase.llm_weight * report.llm_loss + phase.ctc_weight * report.ctc_loss;
+    report.grad_norm = norm;
+    report.lr = lr;
+    report.samples = batch.counts.samples;
+    report.labels = counts.labels;
+    report.microbatches = static_cast<std::int64_t>(batch.microbatches.size());
+    const double hop = config_.features.hop_seconds;
+    report.audio_seconds = static_cast<double>(report.frames) * hop;
+    report.rows = report.frames / config_.model.encoder.subsampling_factor + (phase.llm_weight > 0 ? counts.labels : 0);
+    for (const auto& [name, total] : context_.trace.totals()) report.flops += total.flops;
+    const auto memory = context_.memory.stats();
+    report.memory = memory.total;
+    report.memory_peak = memory.peak_total;
+    report.data_wait = phase_.loader->waited() - waited;
+    report.seconds = seconds_since(begin);
+    progress_.train_seconds += report.seconds;
+    return report;
+  }
+
+  TokenCorruption corruption(const PhaseConfig& phase) const {
+    TokenCorruption out{.p = phase.token_corruption, .mask = -1, .pieces = {}};
+    if (out.p == 0) return out;
+    out.mask = inputs_.tokenizer.mask();
+    // Any piece but the special ones may take a token's place.
+    for (int id = out.mask + 1; id < inputs_.tokenizer.size(); ++id) out.pieces.push_back(id);
+    return out;
+  }
+
+  SalmBatch pack(const Microbatch& micro) {
+    std::vector<SpeechSample> samples;
+    std::int64_t at = 0;
+    for (std::size_t i = 0; i < micro.ids.size(); ++i) {
+      const auto values = static_cast<std::size_t>(micro.frames_of[i] * micro.mels);
+      samples.push_back({micro.ids[i], std::span<const float>(micro.features).subspan(static_cast<std::size_t>(at), values), micro.tokens[i]});
+      at += static_cast<std::int64_t>(values);
+    }
+    return make_salm_batch(context_, samples, config_, inputs_.tokenizer, prompt_, true);
+  }
+
+  [[noreturn]] void refuse_update(double norm, const LoadedBatch& batch) const {
+    std::string ids;
+    for (const auto& micro : batch.microbatches)
+      for (const auto id : micro.ids) ids += ' ' + std::to_string(id);
+    fail("train", "the gradient norm of step ", progress_.step + 1, " is ", norm, "; nothing was updated. Samples of the step:", ids,
+         ". The newest checkpoint is in ", checkpoints().string());
+  }
+
+  void evaluate() {
+    if (validation_.empty() || !hooks_.evaluation) return;
+    const Transcriber transcriber(context_, phase_.built->model, config_, inputs_);
+    const Corpus corpus = transcriber.corpus(validation_);
+    hooks_.evaluation(phase_.config->name, progress_.step, transcriber.evaluate(corpus.recordings));
+  }
+
+  void save() {
+    if (saved_step_ == progress_.step) return;
+    std::vector<CheckpointEntry> entries;
+    for (auto& [name, tensor] : named_tensors(*phase_.built, phase_.optimizer)) entries.push_back({name, tensor});
+    save_checkpoint(checkpoints(), progress_.step, entries, to_json(progress_), canonical_toml(config_), {.keep = config_.trainer.keep_checkpoints});
+    saved_step_ = progress_.step;
+  }
+
+  TrainingResult finish(Outcome outcome) {
+    phase_.loader.reset();
+    save();
+    if (outcome == Outcome::finished) evaluate();
+    if (config_.trainer.trace) context_.trace.write(config_.trainer.output_dir / "trace.json");
+    return {outcome, progress_.step, progress_.train_seconds, weight_hash(*phase_.built), progress_.drops};
+  }
+
+  const RunConfig& config_;
+  const TrainerHooks& hooks_;
+  Context context_;
+  SoloGroup group_;
+  std::vector<ManifestEntry> entries_, validation_;
+  RunInputs inputs_;
+  Frontend frontend_;
+  Prompt prompt_;
+  Progress progress_;
+  Phase phase_;
+  std::int64_t saved_step_ = -1;
+};
+
+}  // namespace
+
+TrainingResult train(const RunConfig& config, const TrainerHooks& hooks) { return Trainer(config, hooks).run(); }
+
+}  // namespace chorus

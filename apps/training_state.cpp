@@ -1,0 +1,104 @@
+#include <chorus/apps/training_state.h>
+#include <chorus/io/digest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+namespace chorus {
+namespace {
+
+/// The widest copy of each parameter: masters where there are any.
+Tensor widest(const ParamStore& store, const ParamStore::Entry& entry) { return store.masters.flat_view(entry.first, entry.param->global); }
+
+}  // namespace
+
+std::string to_json(const Progress& p) {
+  return nlohmann::json{{"step", p.step},
+                        {"phase", p.phase},
+                        {"phase_step", p.phase_step},
+                        {"epoch", p.cursor.epoch},
+                        {"batch", p.cursor.batch},
+                        {"train_seconds", p.train_seconds},
+                        {"drops",
+                         {{"too_short", p.drops.too_short},
+                          {"too_long", p.drops.too_long},
+                          {"empty_text", p.drops.empty_text},
+                          {"text_too_long", p.drops.text_too_long},
+                          {"failed", p.drops.failed}}}}
+      .dump();
+}
+
+Progress progress_from_json(const std::string& text) {
+  try {
+    const auto json = nlohmann::json::parse(text);
+    const auto& drops = json.at("drops");
+    return {.step = json.at("step"),
+            .phase = json.at("phase"),
+            .phase_step = json.at("phase_step"),
+            .cursor = {json.at("epoch"), json.at("batch")},
+            .train_seconds = json.at("train_seconds"),
+            .drops = {drops.at("too_short"), drops.at("too_long"), drops.at("empty_text"), drops.at("text_too_long"), drops.at("failed")}};
+  } catch (const nlohmann::json::exception& error) {
+    fail("checkpoint", "the state of the run can't be read: ", error.what());
+  }
+}
+
+std::vector<std::pair<std::string, Tensor>> named_weights(const BuiltSalm& built) {
+  std::vector<std::pair<std::string, Tensor>> out;
+  for (const auto& entry : built.store.trainable) out.push_back({"model/" + entry.path, widest(built.store, entry)});
+  for (const auto& entry : built.store.frozen) out.push_back({"model/" + entry.path, entry.param->value.detach()});
+  for (const auto& [path, buffer] : built.store.buffers) out.push_back({"buffer/" + path, buffer->value});
+  return out;
+}
+
+std::vector<std::pair<std::string, Tensor>> named_tensors(const BuiltSalm& built, const Optimizer& optimizer) {
+  auto out = named_weights(built);
+  for (const auto& [kind, flat] : optimizer.state())
+    for (const auto& entry : built.store.trainable)
+      out.push_back({"optimizer/" + kind + '/' + entry.path, flat.flat_view(entry.first, entry.param->global)});
+  return out;
+}
+
+std::string weight_hash(const BuiltSalm& built) {
+  Hasher hasher;
+  for (const auto& [path, tensor] : named_weights(built)) hasher.update(tensor.data(), tensor.bytes());
+  return hasher.hex();
+}
+
+std::size_t keep_parameters(const BuiltSalm& before, BuiltSalm& now, const std::vector<std::string>& keep) {
+  std::map<std::string, Tensor> old;
+  for (const auto& [name, tensor] : named_weights(before)) old.emplace(name, tensor);
+  std::vector<std::pair<std::regex, bool>> patterns;
+  for (const auto& text : keep) {
+    try {
+      patterns.emplace_back(std::regex(text), false);
+    } catch (const std::regex_error& error) {
+      fail("phases", "keep: '", text, "' is no regular expression: ", error.what());
+    }
+  }
+  std::size_t kept = 0;
+  for (const auto& [name, tensor] : named_weights(now)) {
+    const std::string path = name.substr(name.find('/') + 1);
+    bool matches = false;
+    for (auto& [pattern, used] : patterns)
+      if (std::regex_search(path, pattern, std::regex_constants::match_continuous)) matches = used = true;
+    if (!matches) continue;
+    const Tensor& source = old.at(name);
+    // A parameter that changes between frozen and trained may change between the compute type and its wider master.
+    dispatch_floating(source.dtype(), "keep", [&]<class From>() {
+      dispatch_floating(tensor.dtype(), "keep", [&]<class To>() {
+        const From* from = source.as<From>();
+        std::transform(from, from + source.numel(), tensor.as<To>(),
+                       [](From x) { return static_cast<To>(static_cast<compute_type<From>>(x)); });
+      });
+    });
+    ++kept;
+  }
+  for (std::size_t i = 0; i < keep.size(); ++i)
+    require(patterns[i].second, "phases", "keep: '", keep[i], "' matches no parameter of the model");
+  now.store.masters_to_values();
+  return kept;
+}
+
+}  // namespace chorus

@@ -1,0 +1,34 @@
+// Where a run is: all that a checkpoint must hold so that going on equals never having stopped.
+#pragma once
+#include <chorus/apps/salm_builder.h>
+
+#include <string>
+
+namespace chorus {
+
+struct Progress {
+  std::int64_t step = 0;        ///< finished optimizer steps, over all phases
+  std::int64_t phase = 0;       ///< index of the running phase
+  std::int64_t phase_step = 0;  ///< finished steps of it
+  DataCursor cursor;            ///< of the next batch
+  double train_seconds = 0;
+  DropCounts drops;
+};
+
+std::string to_json(const Progress& progress);
+/// Throws naming what is missing.
+Progress progress_from_json(const std::string& text);
+
+/// Tensors of a run by their names in checkpoints: model/<parameter path>, buffer/<path>, optimizer/<kind>/<path>.
+std::vector<std::pair<std::string, Tensor>> named_tensors(const BuiltSalm& built, const Optimizer& optimizer);
+/// The model's part of them.
+std::vector<std::pair<std::string, Tensor>> named_weights(const BuiltSalm& built);
+
+/// XXH3-128 of all weights in order of declaration.
+std::string weight_hash(const BuiltSalm& built);
+
+/// Copies parameters whose path matches one of `keep` (from its start) and all buffers beside them from the model of the phase
+/// before. A pattern that matches nothing is an error. Returns how many parameters were kept.
+std::size_t keep_parameters(const BuiltSalm& before, BuiltSalm& now, const std::vector<std::string>& keep);
+
+}  // namespace chorus
