@@ -79,7 +79,7 @@ EncodedRows Conformer::operator()(const Tensor& frames, const Rows& frame_rows, 
   if (config.xscaling) x = scale(x, std::sqrt(static_cast<double>(config.d_model)));
   x = pre_dropout(x, rows, pass);
   Tensor encoding;
-  if (config.self_attention_model == "rel_pos") encoding = relative_encoding(x.context(), rows.longest(), config.d_model, x.dtype());
+  if (config.self_attention_model == "rel_pos") encoding = relative_encoding(x.context(), std::max<std::int64_t>(rows.longest(), 1), config.d_model, x.dtype());
   for (const auto& layer : layers) x = layer(x, encoding, rows, pass);
   return {norm_final ? (*norm_final)(x) : x, rows};
 }

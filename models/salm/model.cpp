@@ -65,7 +65,7 @@ EncodedRows Salm::bridge(const Heard& heard, const Pass& pass) const {
   auto [x, rows] = heard.encoded;
   if (!adapter.empty()) {
     Tensor encoding;
-    if (config.encoder.self_attention_model == "rel_pos") encoding = relative_encoding(x.context(), rows.longest(), x.cols(), x.dtype());
+    if (config.encoder.self_attention_model == "rel_pos") encoding = relative_encoding(x.context(), std::max<std::int64_t>(rows.longest(), 1), x.cols(), x.dtype());
     for (const auto& layer : adapter) x = layer(x, encoding, rows, pass);
   }
   if (config.ctc_posteriors)  // [T, d_model + classes]

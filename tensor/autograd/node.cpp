@@ -35,6 +35,7 @@ Tensor record_rule(const char* op, Tensor y, const Inputs& inputs, Saved saved, 
   if (!wants_grad(inputs)) return y;
   auto node = std::make_shared<Node>();
   node->op = op;
+  node->shape = y.shape();
   node->order = y.context().next_node++;
   for (const auto& x : inputs) node->inputs.push_back(x.node());
   // A saved tensor is a value, not a way back into the graph: that is what `inputs` is for.
@@ -51,6 +52,7 @@ void make_leaf(Tensor& value, Tensor grad) {
   auto node = std::make_shared<Node>();
   node->op = "leaf";
   node->leaf = true;
+  node->shape = value.shape();
   node->sink.grad = std::move(grad);
   value.set_node(std::move(node));
 }
@@ -70,6 +72,8 @@ void add_to_sink(GradSink& sink, const Tensor& g) {
 namespace {
 
 void deliver(Node& to, Tensor g) {
+  require(g.numel() == to.shape.numel(), to.op, "gradient ", g, " for an output of shape ", to.shape);
+  g = g.reshaped(to.shape);
   if (to.leaf) {
     add_to_sink(to.sink, g);
   } else if (!to.grad) {

@@ -62,6 +62,7 @@ struct Node {
   Saved saved;
   AnyRule rule;                               ///< gradients of all inputs, or of all but the deferrable ones
   AnyRule weight_rule;                        ///< gradients that may be asked for later: those of leaves, written to their sinks
+  Shape shape;                                ///< of the output; gradients of its reshaped handles are brought to it
   Tensor grad;                                ///< sum of what arrived so far, during backward
   GradSink sink;                              ///< leaves only
   bool leaf = false;
