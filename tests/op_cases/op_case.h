@@ -2,7 +2,9 @@
 //   - f64: the value against a plain loop, gradients against central differences, element by element and along a direction;
 //   - f32 and bf16: value and gradients against f64, within c * eps * sqrt(terms) * scale (the largest value);
 //   - gradients of leaves, of tensors that other ops made, of one input alone, and a second backward that adds to the first;
-//   - that nothing is written beside a gradient or into an input, and that an op outside recording gives the same bits;
+//   - that nothing is written beside a gradient or a value, outside a block of memory or into an input; memory nobody wrote
+//     reads as NaN;
+//   - that an op outside recording gives the same bits;
 //   - once, at a size that uses all threads: equal bits with 1 and 2 threads and on a second run.
 //
 //   TEST(Pointwise, Silu) {
@@ -42,7 +44,8 @@ struct OpCase {
   double floor = 0;                    ///< lower limit of scale, where results cancel to rounding noise
   double range = 1;                    ///< inputs lie in (-range, range), never at 0; a power of two
   std::function<double(std::size_t input, double value)> adjust =
-      {};                                                ///< optional: changes an input value (e.g. makes it positive)
+      {};                  ///< optional: changes an input value (e.g. makes it positive)
+  bool pads_rows = false;  ///< the value comes from a product, which may write the spare rows behind it (see padded_rows)
   std::vector<DType> types = {DType::f32, DType::bf16};  ///< compared with f64
 };
 

@@ -3,7 +3,9 @@
 #include <chorus/core/rng.h>
 #include <omp.h>
 
+#include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 
@@ -40,7 +42,28 @@ void expect_close(const std::string& what, const std::vector<double>& got, const
 namespace {
 
 constexpr std::int64_t guard_elements = 64;
-constexpr int guard_byte = 0xA5;
+constexpr int guard_byte = 0xFF;  // as any floating type NaN, so that whoever reads unwritten memory shows it
+constexpr std::size_t guard_bytes = 256;
+
+bool untouched(const void* first, std::size_t bytes) {
+  const auto* b = static_cast<const unsigned char*>(first);
+  return std::all_of(b, b + bytes, [](unsigned char v) { return v == guard_byte; });
+}
+
+std::atomic<int> overruns = 0;
+
+/// Blocks between guards that are looked at when the block goes; full of guard bytes at first.
+void* take_guarded(std::size_t bytes) {
+  void* all = std::aligned_alloc(64, bytes + 2 * guard_bytes);
+  std::memset(all, guard_byte, bytes + 2 * guard_bytes);
+  return static_cast<char*>(all) + guard_bytes;
+}
+void give_back_guarded(void* block, std::size_t bytes) noexcept {
+  char* all = static_cast<char*>(block) - guard_bytes;
+  if (!untouched(all, guard_bytes) || !untouched(all + guard_bytes + bytes, guard_bytes)) ++overruns;
+  std::free(all);
+}
+const MemoryOptions guarded_memory{.limit = 0, .pooled = false, .source = {take_guarded, give_back_guarded}};
 
 /// A tensor between two guards in one storage. Its own bytes are guard bytes too until they are written.
 struct Guarded {
@@ -50,12 +73,9 @@ struct Guarded {
     std::memset(all.data(), guard_byte, all.bytes());
   }
   bool intact() const {
-    const auto* bytes = static_cast<const unsigned char*>(all.data());
     const std::size_t guard = guard_elements * size_of(all.dtype());
-    const auto ok = [&](std::size_t first) {
-      return std::all_of(bytes + first, bytes + first + guard, [](unsigned char b) { return b == guard_byte; });
-    };
-    return ok(0) && ok(all.bytes() - guard);
+    const auto* bytes = static_cast<const char*>(all.data());
+    return untouched(bytes, guard) && untouched(bytes + all.bytes() - guard, guard);
   }
 };
 
@@ -115,7 +135,7 @@ struct Runner {
   }
 
   Outcome run(const How& how) const {
-    Context context(MemoryOptions{.limit = 0, .pooled = false});  // so that sanitizers see each block
+    Context context(guarded_memory);
     std::vector<Guarded> values, sinks;
     Tensors leaves;
     Values before;
@@ -135,6 +155,8 @@ struct Runner {
       EXPECT_TRUE(y.requires_grad()) << text("records nothing", how.dtype);
       if (!y.requires_grad()) return outcome;
       outcome.y = y.to_doubles();
+      const bool spare_untouched = untouched(static_cast<const char*>(y.data()) + y.bytes(), y.capacity() - y.bytes());
+      EXPECT_TRUE(op_case.pads_rows || spare_untouched) << text("wrote beyond the end of its value", how.dtype);
       outcome.cotangent = cotangent(y.numel());
       Tensor dy = Tensor::empty(context, y.shape(), y.dtype());
       write(dy, outcome.cotangent);
@@ -159,7 +181,7 @@ struct Runner {
 
   /// The value alone, in f64 and outside recording.
   std::vector<double> value(const Values& at) const {
-    Context context(MemoryOptions{.limit = 0, .pooled = false});
+    Context context(guarded_memory);
     const NoGrad quiet(context);
     Tensors x;
     for (std::size_t i = 0; i < shapes.size(); ++i) {
@@ -284,8 +306,10 @@ void check_threads(const OpCase& op_case) {
 }  // namespace
 
 void check(const OpCase& op_case) {
+  overruns = 0;
   for (const Size size : op_case.sizes) check_size(op_case, size);
   check_threads(op_case);
+  EXPECT_EQ(overruns, 0) << op_case.name << " wrote outside blocks of memory";
 }
 
 }  // namespace chorus::testing
