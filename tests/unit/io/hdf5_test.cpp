@@ -2,6 +2,7 @@
 #include <chorus/io/hdf5.h>
 #include <chorus/io/posix_file.h>
 #include <gmock/gmock.h>
+#include <unit/io/files_fixture.h>
 
 #include <cstring>
 
@@ -13,29 +14,10 @@ namespace fs = std::filesystem;
 
 class Hdf5 : public ::testing::Test {
  protected:
-  void SetUp() override {
-    fs::remove_all(folder);
-    fs::create_directories(folder);
-  }
-  void TearDown() override { fs::remove_all(folder); }
-
-  fs::path folder =
-      fs::path(::testing::TempDir()) / (std::string("hdf5-") + ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  const TemporaryFolder temporary;
+  const fs::path& folder = temporary.path;
   Context context;
 };
-
-Tensor ramp(Context& context, const Shape& shape, DType dtype) {
-  const Tensor t = Tensor::empty(context, shape, dtype);
-  auto* bytes = static_cast<unsigned char*>(t.data());
-  for (std::size_t i = 0; i < t.bytes(); ++i) bytes[i] = static_cast<unsigned char>(31 * i + 7 * (i >> 8) + 1);
-  return t;
-}
-
-void expect_same_bytes(const Tensor& a, const Tensor& b, const std::string& what) {
-  ASSERT_EQ(a.dtype(), b.dtype()) << what;
-  ASSERT_TRUE(a.shape() == b.shape()) << what << ": " << a << " and " << b;
-  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.bytes()), 0) << what;
-}
 
 TEST_F(Hdf5, EveryTypeAndShapeComesBack) {
   const std::vector<Shape> shapes = {{}, {1}, {0}, {7}, {0, 3}, {5, 3}, {2, 3, 4}, {2, 1, 3, 2}, {300, 200}};
@@ -106,16 +88,6 @@ TEST_F(Hdf5, VirtualDatasetsJoinPartsAndMoveWithTheFolder) {
   expect_same_bytes(file.read(context, "model/w"), whole, "model/w");
   expect_same_bytes(file.read(context, "model/s"), scalar, "model/s");
   EXPECT_EQ(file.read(context, "model/empty").numel(), 0);
-}
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 TEST_F(Hdf5, ErrorsNameFileAndDatasetAndReason) {
