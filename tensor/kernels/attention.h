@@ -4,6 +4,16 @@
 
 namespace chorus::kernel {
 
+/// Pairs of query and key that see each other, per head.
+inline double visible_pairs(const Rows& rows, bool causal) {
+  double pairs = 0;
+  for (std::int64_t s = 0; s < rows.sequences(); ++s) {
+    const auto n = static_cast<double>(rows.length(s));
+    pairs += causal ? n * (n + 1) / 2 : n * n;
+  }
+  return pairs;
+}
+
 /// The extra inputs of relative attention and, on the way back, their gradients (of any floating type).
 struct RelativeTerms {
   Tensor u, v;  ///< [heads * head_dim]

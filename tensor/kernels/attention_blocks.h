@@ -43,16 +43,6 @@ std::vector<QueryBlock> query_blocks(const Rows& rows) {
   return blocks;
 }
 
-/// Pairs of query and key that see each other, per head.
-inline double visible_pairs(const Rows& rows, bool causal) {
-  double pairs = 0;
-  for (std::int64_t s = 0; s < rows.sequences(); ++s) {
-    const auto n = static_cast<double>(rows.length(s));
-    pairs += causal ? n * (n + 1) / 2 : n * n;
-  }
-  return pairs;
-}
-
 /// Calls f(first key, keys, diagonal) for the key blocks that a query block sees. With `causal` only the last, which begins at
 /// the block's own first query, holds hidden pairs; blocks after it are never visited.
 template <class C, class F>

@@ -1,28 +1,25 @@
 #include <chorus/tensor/kernels/attention.h>
 #include <chorus/tensor/ops/attention.h>
 
+#include <cmath>
+
 namespace chorus {
 namespace {
 
 void check(const char* op, const Tensor& qkv, const Rows& rows, const AttentionOptions& o) {
   require(o.heads > 0 && o.kv_heads > 0 && o.head_dim > 0 && o.heads % o.kv_heads == 0, op, o.heads, " heads of ", o.head_dim,
           " and ", o.kv_heads, " key/value heads; the latter must divide the former");
-  require(o.dropout >= 0 && o.dropout < 1, op, "dropout is ", o.dropout, "; it lies in [0, 1)");
+  require(o.dropout >= 0 && std::lround(o.dropout * 65536) < 65536, op, "dropout is ", o.dropout, "; it lies in [0, 1)");
   const std::int64_t features = (o.heads + 2 * o.kv_heads) * o.head_dim;
   require(qkv.rank() == 2 && qkv.size(1) == features, op, "qkv is ", qkv, "; ", o.heads, " + 2 * ", o.kv_heads, " heads of ",
           o.head_dim, " need ", features, " features");
   require(qkv.size(0) == rows.count(), op, "qkv is ", qkv, " for ", rows.count(), " rows");
 }
 
-double pairs(const Rows& rows, bool causal) {
-  double n = 0;
-  for (std::int64_t s = 0; s < rows.sequences(); ++s) {
-    const auto length = static_cast<double>(rows.length(s));
-    n += causal ? length * (length + 1) / 2 : length * length;
-  }
-  return n;
+/// Of one of attention's products.
+double product_flops(const Rows& rows, const AttentionOptions& o) {
+  return 2 * kernel::visible_pairs(rows, o.causal) * o.heads * o.head_dim;
 }
-double product_flops(const Rows& rows, const AttentionOptions& o) { return 2 * pairs(rows, o.causal) * o.heads * o.head_dim; }
 
 Tensor gradient_of(const Tensor& x, bool leaf) {
   return Tensor::empty(x.context(), x.shape(), leaf ? wide(x.dtype()) : x.dtype(), Category::activations);

@@ -161,11 +161,11 @@ TEST(RelativeAttention, SpareReachAndDropout) {
                       {.heads = 3, .kv_heads = 3, .causal = false, .dropout = 0.2, .key = random_key(3, 4, "z")}, 5));
 }
 
-Tensor values(Context& context, const Shape& shape, std::uint64_t stream, DType dtype = DType::f32) {
+Tensor values(Context& context, const Shape& shape, std::uint64_t stream, DType dtype = DType::f32, double range = 1) {
   Tensor t = Tensor::empty(context, shape, dtype);
   dispatch_floating(dtype, "values", [&]<class T>() {
     for (std::int64_t i = 0; i < t.numel(); ++i)
-      t.as<T>()[i] = static_cast<T>(test_value(stream, static_cast<std::uint64_t>(i), 1));
+      t.as<T>()[i] = static_cast<T>(test_value(stream, static_cast<std::uint64_t>(i), range));
   });
   return t;
 }
@@ -225,12 +225,15 @@ TEST(Attention, DropoutKeepsTheExpectedShare) {
 }
 
 TEST(Attention, LargeScoresStayFinite) {
-  Context context;
-  const AttentionOptions o{.heads = 1, .kv_heads = 1, .head_dim = 16};
-  Tensor qkv = values(context, {150, 48}, 3);
-  for (float& x : qkv.span<float>()) x *= 100;  // scores of some 1e4: few exponentials are left, none may overflow
-  const Tensor y = attention(qkv, rows_of(context, {150}), o);
-  expect_close("large scores", y.to_doubles(), naive(qkv.to_doubles(), nullptr, {150}, o), 1e-4);
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    Context context;
+    const AttentionOptions o{.heads = 1, .kv_heads = 1, .head_dim = 16};
+    const Tensor qkv = values(context, {150, 48}, 3, dtype, 128);
+    const Tensor y = attention(qkv, rows_of(context, {150}), o);
+    // Scores reach 128^2 * 16 / 4 = 65536, so a probability's relative error is some 65536 * eps.
+    const double eps = dtype == DType::f64 ? 0x1p-52 : 0x1p-23;
+    expect_close("large scores", y.to_doubles(), naive(qkv.to_doubles(), nullptr, {150}, o), 65536 * eps);
+  }
 }
 
 TEST(CachedAttention, EqualsTheLastRowOfAttention) {
