@@ -12,6 +12,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <map>
 
 namespace chorus {
 namespace {
@@ -206,31 +207,50 @@ TEST_F(CheckpointFault, DeathBetweenTheTwoRenamesOfAReplacementLosesNothing) {
   EXPECT_FALSE(fs::exists(directory / "step-000002.old"));
 }
 
-// Files may not grow beyond a limit, as on a full disk: at every size the save fails or succeeds as a whole.
+/// Files that this process writes may not grow beyond `bytes`, as on a full disk.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    require(::getrlimit(RLIMIT_FSIZE, &before_) == 0, "test", "no file limit");
+    struct rlimit low = before_;
+    low.rlim_cur = bytes;
+    require(::setrlimit(RLIMIT_FSIZE, &low) == 0, "test", "no file limit");
+  }
+  ~FileLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+
+ private:
+  void (*handler_)(int);
+  struct rlimit before_ {};
+};
+
+// Whichever file meets the limit, at whichever byte, the save fails as a whole and says where.
 TEST_F(CheckpointFault, AFailedWriteLeavesTheOlderOneAndNoLeavings) {
   save(1);
-  struct rlimit before {};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  int failed = 0;
-  std::string first_error;
-  for (const rlim_t limit : {0, 1, 1000, 2000, 2500, 3000, 4000, 5000, 8000, 10000, 12000, 14000, 20000}) {
-    struct rlimit low = before;
-    low.rlim_cur = limit;
-    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &low), 0);
-    const std::string error = error_of([&] { save(2); });
-    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-    if (error != "no error") {
-      ++failed;
-      EXPECT_THAT(error, AllOf(HasSubstr(".tmp-"), HasSubstr("errno 27"))) << limit;
-      EXPECT_EQ(found_step(), 1u) << limit;
-      EXPECT_THAT(reports, IsEmpty());
-      EXPECT_EQ(std::distance(fs::directory_iterator(directory), {}), 1) << limit;
-    }
+  std::vector<CheckpointEntry> entries;
+  for (int i = 0; i < 40; ++i) entries.push_back({checkpoint_path("t", std::to_string(i)), ramp(context, {}, DType::u8)});
+  const auto save_within = [&](rlim_t bytes) {
+    const FileLimit limit(bytes);
+    return error_of([&] { save_checkpoint(directory, 2, entries, {}, std::string(40'000, 'c')); });
+  };
+  std::map<std::string, int> failures;
+  for (rlim_t limit = 0; limit < 100'000; limit = limit * 5 / 4 + 1) {
+    const std::string error = save_within(limit);
+    if (error == "no error") break;
+    ASSERT_THAT(error, AllOf(HasSubstr("step-000002.tmp-"), HasSubstr("File too large (errno 27)"))) << limit;
+    for (const char* file : {"rank-0000.h5", "checkpoint.h5", "manifest.json"})
+      failures[file] += error.find(file) != error.npos;
+    EXPECT_EQ(found_step(), 1u) << limit;
+    EXPECT_THAT(reports, IsEmpty());
+    EXPECT_EQ(std::distance(fs::directory_iterator(directory), {}), 1) << limit;
   }
-  std::signal(SIGXFSZ, handler);
-  EXPECT_GE(failed, 8);
-  save(3);  // training went on
+  for (const char* file : {"rank-0000.h5", "checkpoint.h5", "manifest.json"}) EXPECT_GT(failures[file], 0) << file;
+  EXPECT_EQ(found_step(), 2u);  // the last save had room
+  save(3);
   EXPECT_EQ(found_step(), 3u);
 }
 
