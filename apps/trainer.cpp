@@ -1,5 +1,6 @@
 #include <chorus/apps/trainer.h>
 #include <chorus/apps/training_state.h>
+#include <chorus/core/cpu.h>
 #include <chorus/io/checkpoint.h>
 #include <chorus/nn/layers/norm.h>
 #include <chorus/parallel/grad_norm.h>
@@ -44,8 +45,7 @@ class Trainer {
         inputs_(open_inputs(config, entries_)), frontend_(config.features, inputs_.statistics), prompt_(config.prompt, inputs_.tokenizer) {
     if (!config.data.validation.empty()) validation_ = read_entries(config.data.validation);
     for (const auto& phase : config.phases) (void)learning_rate(phase.schedule, 0, phase.steps);
-    const int cores = config.trainer.threads > 0 ? config.trainer.threads : omp_get_num_procs();
-    omp_set_num_threads(cores);
+    omp_set_num_threads(config.trainer.threads > 0 ? config.trainer.threads : compute_threads());
     context_.trace.sum(true);
     context_.trace.record(config.trainer.trace);
   }
@@ -98,17 +98,16 @@ class Trainer {
   }
 
   void resume_or_start() {
-    const auto found = find_checkpoint(checkpoints(), [this](const std::string& line) { say(line); });
-    if (found) {
-      const Checkpoint checkpoint(*found);
-      progress_ = progress_from_json(checkpoint.state());
-      require(progress_.phase >= 0 && progress_.phase < static_cast<std::int64_t>(config_.phases.size()), "resume", found->string(),
+    const auto checkpoint = find_checkpoint(checkpoints(), [this](const std::string& line) { say(line); });
+    if (checkpoint) {
+      progress_ = progress_from_json(checkpoint->manifest().state);
+      require(progress_.phase >= 0 && progress_.phase < static_cast<std::int64_t>(config_.phases.size()), "resume", checkpoint->folder().string(),
               " is in phase ", progress_.phase, " of ", config_.phases.size());
       phase_ = make_phase();
-      for (auto& [name, tensor] : named_tensors(*phase_.built, phase_.optimizer)) checkpoint.read(name, tensor);
+      for (auto& [name, tensor] : named_tensors(*phase_.built, phase_.optimizer)) checkpoint->read(name, tensor);
       phase_.built->store.masters_to_values();
       phase_.optimizer.set_steps(progress_.phase_step);
-      say("resumed from " + found->string() + " at step " + std::to_string(progress_.step));
+      say("resumed from " + checkpoint->folder().string() + " at step " + std::to_string(progress_.step));
     } else {
       phase_ = make_phase();
     }
@@ -258,7 +257,9 @@ class Trainer {
     if (saved_step_ == progress_.step) return;
     std::vector<CheckpointEntry> entries;
     for (auto& [name, tensor] : named_tensors(*phase_.built, phase_.optimizer)) entries.push_back({name, tensor});
-    save_checkpoint(checkpoints(), progress_.step, entries, to_json(progress_), canonical_toml(config_), {.keep = config_.trainer.keep_checkpoints});
+    const auto saved = save_checkpoint(checkpoints(), static_cast<std::uint64_t>(progress_.step), entries, to_json(progress_),
+                                       canonical_toml(config_), {.keep = config_.trainer.keep_checkpoints});
+    for (const auto& warning : saved.warnings) say(warning);
     saved_step_ = progress_.step;
   }
 

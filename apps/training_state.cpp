@@ -1,8 +1,8 @@
 #include <chorus/apps/training_state.h>
+#include <chorus/io/checkpoint.h>
 #include <chorus/io/digest.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <regex>
 
 namespace chorus {
@@ -13,8 +13,8 @@ Tensor widest(const ParamStore& store, const ParamStore::Entry& entry) { return 
 
 }  // namespace
 
-std::string to_json(const Progress& p) {
-  return nlohmann::json{{"step", p.step},
+nlohmann::json to_json(const Progress& p) {
+  return {{"step", p.step},
                         {"phase", p.phase},
                         {"phase_step", p.phase_step},
                         {"epoch", p.cursor.epoch},
@@ -25,13 +25,11 @@ std::string to_json(const Progress& p) {
                           {"too_long", p.drops.too_long},
                           {"empty_text", p.drops.empty_text},
                           {"text_too_long", p.drops.text_too_long},
-                          {"failed", p.drops.failed}}}}
-      .dump();
+                          {"failed", p.drops.failed}}}};
 }
 
-Progress progress_from_json(const std::string& text) {
+Progress progress_from_json(const nlohmann::json& json) {
   try {
-    const auto json = nlohmann::json::parse(text);
     const auto& drops = json.at("drops");
     return {.step = json.at("step"),
             .phase = json.at("phase"),
@@ -46,9 +44,9 @@ Progress progress_from_json(const std::string& text) {
 
 std::vector<std::pair<std::string, Tensor>> named_weights(const BuiltSalm& built) {
   std::vector<std::pair<std::string, Tensor>> out;
-  for (const auto& entry : built.store.trainable) out.push_back({"model/" + entry.path, widest(built.store, entry)});
-  for (const auto& entry : built.store.frozen) out.push_back({"model/" + entry.path, entry.param->value.detach()});
-  for (const auto& [path, buffer] : built.store.buffers) out.push_back({"buffer/" + path, buffer->value});
+  for (const auto& entry : built.store.trainable) out.push_back({checkpoint_path("model", entry.path), widest(built.store, entry)});
+  for (const auto& entry : built.store.frozen) out.push_back({checkpoint_path("model", entry.path), entry.param->value.detach()});
+  for (const auto& [path, buffer] : built.store.buffers) out.push_back({checkpoint_path("buffer", path), buffer->value});
   return out;
 }
 
@@ -56,7 +54,7 @@ std::vector<std::pair<std::string, Tensor>> named_tensors(const BuiltSalm& built
   auto out = named_weights(built);
   for (const auto& [kind, flat] : optimizer.state())
     for (const auto& entry : built.store.trainable)
-      out.push_back({"optimizer/" + kind + '/' + entry.path, flat.flat_view(entry.first, entry.param->global)});
+      out.push_back({checkpoint_path("optimizer/" + kind, entry.path), flat.flat_view(entry.first, entry.param->global)});
   return out;
 }
 
@@ -79,7 +77,8 @@ std::size_t keep_parameters(const BuiltSalm& before, BuiltSalm& now, const std::
   }
   std::size_t kept = 0;
   for (const auto& [name, tensor] : named_weights(now)) {
-    const std::string path = name.substr(name.find('/') + 1);
+    std::string path = name.substr(name.find('/') + 1);
+    std::replace(path.begin(), path.end(), '/', '.');
     bool matches = false;
     for (auto& [pattern, used] : patterns)
       if (std::regex_search(path, pattern, std::regex_constants::match_continuous)) matches = used = true;

@@ -2,6 +2,7 @@
 #pragma once
 #include <chorus/apps/salm_builder.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 namespace chorus {
@@ -15,11 +16,12 @@ struct Progress {
   DropCounts drops;
 };
 
-std::string to_json(const Progress& progress);
+nlohmann::json to_json(const Progress& progress);
 /// Throws naming what is missing.
-Progress progress_from_json(const std::string& text);
+Progress progress_from_json(const nlohmann::json& json);
 
-/// Tensors of a run by their names in checkpoints: model/<parameter path>, buffer/<path>, optimizer/<kind>/<path>.
+/// Tensors of a run by their names in checkpoints: groups model, buffer and
+/// optimizer/<kind>, then the parameter's path (`checkpoint_path`).
 std::vector<std::pair<std::string, Tensor>> named_tensors(const BuiltSalm& built, const Optimizer& optimizer);
 /// The model's part of them.
 std::vector<std::pair<std::string, Tensor>> named_weights(const BuiltSalm& built);

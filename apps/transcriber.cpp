@@ -1,5 +1,7 @@
+#include <chorus/apps/training_state.h>
 #include <chorus/apps/transcriber.h>
 #include <chorus/io/audio.h>
+#include <chorus/io/checkpoint.h>
 #include <chorus/tensor/ops/ctc.h>
 
 #include <algorithm>
@@ -122,6 +124,19 @@ TextScore Transcriber::control_silence(std::span<const Recording> recordings) co
     r.features = features(silence);
   }
   return control(recordings, heard);
+}
+
+LoadedRun load_run(const std::filesystem::path& folder, const std::function<void(const std::string&)>& report) {
+  const auto checkpoint = find_checkpoint(folder / "checkpoints", report);
+  const RunConfig config = load_run_config(folder);
+  require(checkpoint.has_value(), "load_run", (folder / "checkpoints").string(), " holds no valid checkpoint");
+  LoadedRun run{std::make_unique<Context>(), config, std::make_unique<RunInputs>(load_run_inputs(folder, config)), nullptr, nullptr,
+                static_cast<std::int64_t>(checkpoint->manifest().step)};
+  // Nothing is trained here: without gradients and masters a model takes a fraction of the memory.
+  run.built = build_salm(*run.context, run.config, run.inputs->tokenizer, {{".*"}, {}});
+  for (const auto& [name, tensor] : named_weights(*run.built)) checkpoint->read(name, tensor, {.convert = true});
+  run.transcriber = std::make_unique<Transcriber>(*run.context, run.built->model, run.config, *run.inputs);
+  return run;
 }
 
 }  // namespace chorus

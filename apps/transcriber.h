@@ -65,9 +65,9 @@ class Transcriber {
 struct LoadedRun {
   std::unique_ptr<Context> context;
   RunConfig config;
-  RunInputs inputs;
+  std::unique_ptr<RunInputs> inputs;
   std::unique_ptr<BuiltSalm> built;
-  std::unique_ptr<Transcriber> transcriber;
+  std::unique_ptr<Transcriber> transcriber;  ///< refers to the others, which therefore don't move
   std::int64_t step = 0;
 };
 LoadedRun load_run(const std::filesystem::path& folder, const std::function<void(const std::string&)>& report);

@@ -1,0 +1,25 @@
+// chorus: train, evaluate and use speech-LLMs.
+#include <chorus/apps/commands.h>
+#include <chorus/core/cpu.h>
+
+#include <cstdio>
+
+int main(int argc, char** argv) {
+  CLI::App app("Chorus trains speech-LLMs.");
+  app.require_subcommand(1);
+  int status = 0;
+  chorus::add_train_command(app, status);
+  chorus::add_transcribe_command(app, status);
+  chorus::add_evaluate_command(app, status);
+  chorus::add_data_command(app, status);
+  try {
+    chorus::require_cpu(chorus::cpu_info());
+    app.parse(argc, argv);
+    return status;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "chorus: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,111 @@
+#include <chorus/apps/commands.h>
+#include <chorus/apps/console.h>
+#include <chorus/core/cpu.h>
+#include <chorus/io/manifest.h>
+
+#include <omp.h>
+
+namespace chorus {
+namespace {
+
+LoadedRun open_run(const std::filesystem::path& folder) {
+  omp_set_num_threads(compute_threads());
+  return load_run(folder, [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
+}
+
+struct TranscribeOptions {
+  std::filesystem::path run;
+  std::vector<std::filesystem::path> files;
+  bool ctc = false;
+};
+
+int run_transcribe(const TranscribeOptions& options) {
+  const LoadedRun run = open_run(options.run);
+  int failures = 0;
+  for (const auto& file : options.files) {
+    // File by file: one that can't be read costs nobody else's transcript.
+    try {
+      const Recording recording = run.transcriber->recording({.audio = file, .text = "", .offset = 0, .duration = -1, .lang = "", .id = ""});
+      const Transcript transcript = run.transcriber->transcribe(std::span(&recording, 1))[0];
+      std::printf("%s\t%s\n", file.c_str(), (options.ctc || !run.built->model.llm ? transcript.ctc : transcript.text).c_str());
+      std::fflush(stdout);
+    } catch (const Error& error) {
+      std::fprintf(stderr, "chorus: %s: %s\n", file.c_str(), error.what());
+      ++failures;
+    }
+  }
+  return failures ? 1 : 0;
+}
+
+struct EvaluateOptions {
+  std::filesystem::path run, manifest;
+  std::string figure_prefix = "evaluate";
+  bool controls = false;
+  int table = 0;
+};
+
+void print_score(const std::string& label, const TextScore& score) {
+  std::printf("%-28s CER %6.1f %%   WER %6.1f %%   (%lld characters, %lld words)\n", label.c_str(), 100 * score.characters.value(),
+              100 * score.words.value(), static_cast<long long>(score.characters.reference), static_cast<long long>(score.words.reference));
+}
+
+int run_evaluate(const EvaluateOptions& options) {
+  const LoadedRun run = open_run(options.run);
+  auto entries = read_manifest(options.manifest);
+  const Corpus corpus = run.transcriber->corpus(entries);
+  for (const auto& line : corpus.dropped) std::fprintf(stderr, "dropped: %s\n", line.c_str());
+  require(!corpus.recordings.empty(), "evaluate", options.manifest.string(), " has no recording that can be used");
+  const Evaluation evaluation = run.transcriber->evaluate(corpus.recordings);
+  const bool llm = run.built->model.llm.has_value(), ctc = run.built->model.ctc_head.has_value();
+  std::printf("%s: %zu recordings, checkpoint of step %lld\n", options.manifest.c_str(), corpus.recordings.size(), static_cast<long long>(run.step));
+  const auto figure = [&](const char* what, double value, const char* unit) { std::printf("figure %s_%s %.1f %s\n", options.figure_prefix.c_str(), what, value, unit); };
+  if (llm) print_score("decoder", evaluation.llm);
+  if (ctc) print_score("CTC head", evaluation.ctc);
+  const TextScore& main_score = llm ? evaluation.llm : evaluation.ctc;
+  if (options.controls) {
+    const TextScore other = run.transcriber->control_other(corpus.recordings), silence = run.transcriber->control_silence(corpus.recordings);
+    print_score("hears another recording", other);
+    print_score("hears silence", silence);
+    figure("control_other_cer", 100 * other.characters.value(), "%");
+    figure("control_silence_cer", 100 * silence.characters.value(), "%");
+    figure("control_cer", 100 * std::min(other.characters.value(), silence.characters.value()), "%");
+  }
+  if (options.table > 0) {
+    std::printf("\n| recording | reference | transcript |\n|---|---|---|\n");
+    const std::size_t stride = std::max<std::size_t>(1, corpus.recordings.size() / static_cast<std::size_t>(options.table));
+    for (std::size_t i = 0, shown = 0; i < corpus.recordings.size() && shown < static_cast<std::size_t>(options.table); i += stride, ++shown) {
+      const auto& t = evaluation.transcripts[i];
+      std::printf("| %s | %s | %s |\n", corpus.recordings[i].name.c_str(), corpus.recordings[i].text.c_str(), (llm ? t.text : t.ctc).c_str());
+    }
+    std::printf("\n");
+  }
+  if (llm) std::printf("figure %s_loss %.4f nats\n", options.figure_prefix.c_str(), evaluation.llm_loss);
+  figure("cer", 100 * main_score.characters.value(), "%");
+  figure("wer", 100 * main_score.words.value(), "%");
+  if (llm && ctc) figure("ctc_cer", 100 * evaluation.ctc.characters.value(), "%");
+  return 0;
+}
+
+}  // namespace
+
+void add_transcribe_command(CLI::App& app, int& status) {
+  auto* command = app.add_subcommand("transcribe", "Transcribe sound files with the newest checkpoint of a run");
+  auto options = std::make_shared<TranscribeOptions>();
+  command->add_option("--run", options->run, "Folder of the run")->required();
+  command->add_option("files", options->files, "Sound files")->required();
+  command->add_flag("--ctc", options->ctc, "Use the CTC head instead of the decoder");
+  command->callback([options, &status] { status = run_transcribe(*options); });
+}
+
+void add_evaluate_command(CLI::App& app, int& status) {
+  auto* command = app.add_subcommand("evaluate", "Loss, CER and WER of a run on a manifest");
+  auto options = std::make_shared<EvaluateOptions>();
+  command->add_option("--run", options->run, "Folder of the run")->required();
+  command->add_option("manifest", options->manifest, "NeMo manifest")->required();
+  command->add_flag("--controls", options->controls, "Also let it hear other recordings and silence");
+  command->add_option("--table", options->table, "Print so many references and transcripts");
+  command->add_option("--figure", options->figure_prefix, "Prefix of the figure lines");
+  command->callback([options, &status] { status = run_evaluate(*options); });
+}
+
+}  // namespace chorus
