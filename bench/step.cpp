@@ -151,7 +151,7 @@ void measure(Context& context, Workload& work, const Options& options) {
   figure("seconds", median, "s");
   figure("tokens_per_s", static_cast<double>(work.tokens) / median, "tokens/s");
   figure("rate", flops / median / 1e9, "GFLOP/s");
-  figure("peak_percent", 100 * flops / median / 1e9 / peak, "%");
+  figure("peak_percent", 100 * flops / median / peak, "%");
   figure("memory", static_cast<double>(stats.peak_total) / 1048576.0, "MiB");
   figure("primitives_created", static_cast<double>(kernel::matmul_primitives_created(context) - primitives), "primitives");
   figure("loss", loss, "nats");
