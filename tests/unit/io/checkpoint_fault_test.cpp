@@ -201,6 +201,7 @@ TEST_F(CheckpointFault, DeathBetweenTheTwoRenamesOfAReplacementLosesNothing) {
   save(2);  // tidies up
   EXPECT_TRUE(fs::exists(directory / "step-000001"));
   fs::create_directories(directory / "step-000002.old");  // death after the second rename
+  EXPECT_EQ(step_folders(directory).size(), 2u);
   EXPECT_EQ(found_step(), 2u);
   EXPECT_THAT(reports, IsEmpty());
   save(3);
