@@ -60,13 +60,31 @@ struct Trace::Impl {
 Trace::Trace(std::size_t most_events) : impl_(std::make_unique<Impl>()) { impl_->most_events = most_events; }
 Trace::~Trace() = default;
 
+namespace {
+/// The innermost open span of this thread: the shape of its call stack, not a setting.
+thread_local Span* innermost = nullptr;
+}  // namespace
+
+void Span::open() {
+  outer_ = innermost;
+  innermost = this;
+  begin_ = std::chrono::steady_clock::now();
+}
+
+void Span::close() {
+  const auto end = std::chrono::steady_clock::now();
+  innermost = outer_;
+  if (outer_ && outer_->trace_ == trace_) outer_->inner_ += std::chrono::duration<double>(end - begin_).count();
+  trace_->add(name_, begin_, end, flops_, bytes_, inner_);
+}
+
 void Trace::add(const char* name, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end,
-                double flops, double bytes) {
+                double flops, double bytes, double inner) {
   const std::lock_guard lock(impl_->mutex);
   if (summing_) {
     auto& total = impl_->totals[name];
     ++total.count;
-    total.seconds += std::chrono::duration<double>(end - begin).count();
+    total.seconds += std::chrono::duration<double>(end - begin).count() - inner;
     total.flops += flops;
     total.bytes += bytes;
   }

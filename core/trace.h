@@ -16,7 +16,8 @@ class Trace {
  public:
   struct Total {
     std::int64_t count = 0;
-    double seconds = 0, flops = 0, bytes = 0;
+    double seconds = 0;  ///< without what spans inside it took, so that totals add up to the time traced
+    double flops = 0, bytes = 0;
   };
 
   /// `most_events` bounds what `record` keeps: the newest ones.
@@ -28,9 +29,10 @@ class Trace {
   bool on() const { return summing_ || events_; }
   void sum(bool enabled) { summing_ = enabled; }    ///< keep totals by name
   void record(bool enabled) { events_ = enabled; }  ///< keep single events for `write`
+  /// `inner`: seconds of the spans inside this one.
   void add(const char* name, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end,
-           double flops, double bytes);
-  std::map<std::string, Total> totals() const;  ///< names nest by time only; a caller's span includes its callees
+           double flops, double bytes, double inner = 0);
+  std::map<std::string, Total> totals() const;
   void reset();
   /// Chrome trace JSON ("traceEvents", phase X, microseconds), readable by Perfetto; pid is the rank, tid the thread.
   void write(const std::filesystem::path& file, int rank = 0) const;
@@ -41,23 +43,26 @@ class Trace {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Measures its own lifetime. `name` must be a string literal.
+/// Measures its own lifetime. `name` must be a string literal. Spans of one thread nest like their scopes.
 class Span {
  public:
   Span(Trace& trace, const char* name, double flops = 0, double bytes = 0)
       : trace_(trace.on() ? &trace : nullptr), name_(name), flops_(flops), bytes_(bytes) {
-    if (trace_) begin_ = std::chrono::steady_clock::now();
+    if (trace_) open();
   }
   ~Span() {
-    if (trace_) trace_->add(name_, begin_, std::chrono::steady_clock::now(), flops_, bytes_);
+    if (trace_) close();
   }
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
 
  private:
+  void open();
+  void close();
   Trace* trace_;
   const char* name_;
-  double flops_, bytes_;
+  double flops_, bytes_, inner_ = 0;
+  Span* outer_ = nullptr;
   std::chrono::steady_clock::time_point begin_;
 };
 

@@ -123,6 +123,7 @@ void backward(const Tensor& y, const BackwardOptions& options) {
     const Tensor dy = std::move(node->grad);
     node->grad = Tensor();
     require(static_cast<bool>(node->rule), node->op, "the graph was walked already: saved tensors are gone");
+    const Span span(dy.context().trace, node->op);
     Grads grads = node->rule(Backward{node->saved, dy, node->inputs});
     require(grads.size() == node->inputs.size(), node->op, "rule gave ", grads.size(), " gradients for ", node->inputs.size(),
             " inputs");
@@ -142,6 +143,7 @@ void backward(const Tensor& y, const BackwardOptions& options) {
 void DeferredGrads::run() {
   for (auto& [node, dy] : work_) {
     NoGrad quiet(dy.context());
+    const Span span(dy.context().trace, node->op);
     run_rule(node->weight_rule, *node, dy);
     node->saved.clear();
     node->inputs.clear();

@@ -88,7 +88,7 @@ void weight_gradients(const Backward& b, Window window, std::int64_t outputs, st
   const Cpu device = cpu(b.dy.context(), "conv");
   const Tensor dy = b.dy.reshaped({b.dy.numel() / outputs, outputs});
   weight_gradient(b, 1, moment, {outputs, width}, grads, [&](Tensor& dw, bool add) {
-    const Span span(b.dy.context().trace, "conv weight gradient", 2.0 * static_cast<double>(dy.numel() * width));
+    const Span span(b.dy.context().trace, "conv weight gradient");  // its products count their own work
     const Tensor cols = unfold(saved_x(b), saved_in(b), saved_out(b), window);
     kernel::matmul(device, kernel::Form::tn, dy, cols, dw, {.accumulate = add});
   });
@@ -101,7 +101,7 @@ Tensor product_conv(const char* op, const Tensor& x, const Rows& rows, const Row
   check(op, x, rows, weight, bias, window, {outputs, width}, outputs);
   check_lengths(op, rows, out, window);
   const Shape shape{out.count(), window.out_bins() * outputs};
-  const Span span(x.context().trace, op, 2.0 * static_cast<double>(shape.numel() * width));
+  const Span span(x.context().trace, op);
   Tensor y = Tensor::empty(x.context(), shape, x.dtype()).reshaped({out.count() * window.out_bins(), outputs});
   {
     const Tensor cols = unfold(x, rows, out, window);
@@ -116,7 +116,7 @@ Tensor product_conv(const char* op, const Tensor& x, const Rows& rows, const Row
     Grads grads(3);
     if (b.needs(0)) {
       Context& context = b.dy.context();
-      const Span span(context.trace, "conv input gradient", 2.0 * static_cast<double>(b.dy.numel() * width));
+      const Span span(context.trace, "conv input gradient");
       const Rows in = saved_in(b), out = saved_out(b);
       const Tensor dy = b.dy.reshaped({b.dy.numel() / outputs, outputs});
       // Wide, so that the few terms of each element are rounded once, together.

@@ -9,6 +9,7 @@ Tensor dropout(const Tensor& x, const Rows& rows, double p, RandomKey key) {
   require(x && x.rank() == 2 && is_floating(x.dtype()), "dropout", "takes floating [rows, n], given ", x);
   require(x.size(0) == rows.count(), "dropout", x, " for ", rows.count(), " rows");
   require(p >= 0 && std::lround(p * 65536) < 65536, "dropout", "probability ", p, "; it must be in [0, 1)");
+  const Span span(x.context().trace, "dropout");
   const auto threshold = static_cast<std::uint32_t>(std::lround(p * 65536));
   if (threshold == 0) return x;
   Tensor y = Tensor::empty(x.context(), x.shape(), x.dtype());

@@ -59,6 +59,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   require(x && x.rank() >= 1 && weight && weight.rank() == 2 && x.cols() == weight.size(1), "linear", "x is ", x, ", weight ",
           weight, "; x [.., in] and weight [out, in] are needed");
   require(!bias || (bias.rank() == 1 && bias.size(0) == weight.size(0)), "linear", "bias is ", bias, " for weight ", weight);
+  const Span span(x.context().trace, "linear");
   Shape shape = x.shape();
   shape[-1] = weight.size(0);
   Tensor y = product(Form::nt, x, weight, shape, bias ? &bias : nullptr);

@@ -74,6 +74,7 @@ double all_blocks(const Tensor& x, const Tensor& weight, const Tensor& labels, s
 }  // namespace
 
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& labels, const CrossEntropyOptions& options) {
+  const Span span(x.context().trace, "linear_cross_entropy");
   constexpr const char* op = "linear_cross_entropy";
   require(x && x.rank() == 2 && weight && weight.rank() == 2 && x.cols() == weight.cols() && x.dtype() == weight.dtype(), op,
           "x is ", x, ", weight ", weight, "; x [T, h] and weight [V, h] of one type are needed");

@@ -38,6 +38,7 @@ Grads norm_grads(const Backward& b, const Tensor& x, const Kernel& kernel) {
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   require(x && x.rank() >= 1 && is_floating(x.dtype()), "rms_norm", "takes a floating tensor with a last dim, given ", x);
   require_weight("rms_norm", "weight", x, weight);
+  const Span span(x.context().trace, "rms_norm");
   Tensor y = like(x), rstd = row_statistics(x);
   std::visit([&](auto device) { kernel::rms_norm(device, x, weight, eps, y, rstd); }, x.context().device);
   return record("rms_norm", y, {x, weight}, {x, weight, rstd}, [](const Backward& b) {
@@ -53,6 +54,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   require(x && x.rank() >= 1 && is_floating(x.dtype()), "layer_norm", "takes a floating tensor with a last dim, given ", x);
   require_weight("layer_norm", "weight", x, weight);
   require_weight("layer_norm", "bias", x, bias);
+  const Span span(x.context().trace, "layer_norm");
   Tensor y = like(x), mean = row_statistics(x), rstd = row_statistics(x);
   kernel::layer_norm(cpu(x.context(), "layer_norm"), x, weight, bias, eps, y, mean, rstd);
   return record("layer_norm", y, {x, weight, bias}, {x, weight, mean, rstd}, [](const Backward& b) {
@@ -72,6 +74,7 @@ Tensor fixed_norm(const Tensor& x, const Tensor& mean, const Tensor& variance, c
   for (const Tensor* t : {&mean, &variance})
     require(*t && t->shape() == weight.shape() && t->dtype() == wide(x.dtype()), "fixed_norm", "statistics of ", x, " are ",
             *t);
+  const Span span(x.context().trace, "rms_norm");
   Tensor y = like(x), rstd = Tensor::empty(x.context(), weight.shape(), wide(x.dtype()));
   kernel::fixed_norm(cpu(x.context(), "fixed_norm"), x, mean, variance, weight, bias, eps, y, rstd);
   return record("fixed_norm", y, {x, weight, bias}, {x, weight, mean, rstd}, [](const Backward& b) {

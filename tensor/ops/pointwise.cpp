@@ -38,6 +38,7 @@ Tensor gate(const char* name, Gate op, const Tensor& x) {
   Shape half = x.shape();
   half[-1] /= 2;
   Tensor y = Tensor::empty(x.context(), half, x.dtype());
+  const Span span(x.context().trace, name);
   kernel::gate(cpu(x.context(), name), op, x, y);
   return record(name, y, {x}, {x}, [op, name](const Backward& b) {
     Tensor dx = like(b.saved[0]);
@@ -50,11 +51,13 @@ Tensor gate(const char* name, Gate op, const Tensor& x) {
 
 Tensor add(const Tensor& a, const Tensor& b) {
   require_alike("add", a, b);
+  const Span span(a.context().trace, "add");
   return record("add", binary(Binary::add_scaled, a, b), {a, b}, {}, [](const Backward& b) { return Grads{b.dy, b.dy}; });
 }
 
 Tensor add_scaled(const Tensor& a, const Tensor& b, double factor) {
   require_alike("add_scaled", a, b);
+  const Span span(a.context().trace, "add_scaled");
   return record("add_scaled", binary(Binary::add_scaled, a, b, factor), {a, b}, {}, [factor](const Backward& b) {
     return Grads{b.dy, b.needs(1) ? unary(Unary::scale, b.dy, factor) : Tensor()};
   });
@@ -63,6 +66,7 @@ Tensor add_scaled(const Tensor& a, const Tensor& b, double factor) {
 Tensor add_row(const Tensor& x, const Tensor& bias) {
   require_floating("add_row", x);
   require(bias && bias.shape() == Shape{x.cols()} && bias.dtype() == x.dtype(), "add_row", "bias of ", x, " is ", bias);
+  const Span span(x.context().trace, "add_row");
   Tensor y = like(x);
   kernel::add_row(cpu(x.context(), "add_row"), x, bias, y);
   return record("add_row", y, {x, bias}, {}, [](const Backward& b) {
@@ -78,6 +82,7 @@ Tensor add_row(const Tensor& x, const Tensor& bias) {
 
 Tensor mul(const Tensor& a, const Tensor& b) {
   require_alike("mul", a, b);
+  const Span span(a.context().trace, "mul");
   return record("mul", binary(Binary::mul, a, b), {a, b}, {a, b}, [](const Backward& b) {
     Grads grads(2);
     if (b.needs(0)) grads[0] = binary(Binary::mul, b.dy, b.saved[1]);
@@ -88,12 +93,14 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 
 Tensor scale(const Tensor& x, double factor) {
   require_floating("scale", x);
+  const Span span(x.context().trace, "scale");
   return record("scale", unary(Unary::scale, x, factor), {x}, {},
                 [factor](const Backward& b) { return Grads{unary(Unary::scale, b.dy, factor)}; });
 }
 
 Tensor relu(const Tensor& x) {
   require_floating("relu", x);
+  const Span span(x.context().trace, "relu");
   // The output says where the input was positive, and the next product saves it anyway.
   Tensor y = unary(Unary::relu, x);
   return record("relu", y, {x}, {y}, [](const Backward& b) { return Grads{binary(Binary::relu_backward, b.saved[0], b.dy)}; });
@@ -101,6 +108,7 @@ Tensor relu(const Tensor& x) {
 
 Tensor silu(const Tensor& x) {
   require_floating("silu", x);
+  const Span span(x.context().trace, "silu");
   return record("silu", unary(Unary::silu, x), {x}, {x},
                 [](const Backward& b) { return Grads{binary(Binary::silu_backward, b.saved[0], b.dy)}; });
 }
@@ -111,6 +119,7 @@ Tensor glu(const Tensor& x) { return gate("glu", Gate::glu, x); }
 Tensor cast(const Tensor& x, DType to) {
   require_floating("cast", x);
   require(is_floating(to), "cast", "converts to floating types, asked for ", to);
+  const Span span(x.context().trace, "cast");
   if (to == x.dtype()) return x;
   const auto convert = [](const Tensor& from, DType type) {
     Tensor y = Tensor::empty(from.context(), from.shape(), type);
@@ -123,6 +132,7 @@ Tensor cast(const Tensor& x, DType to) {
 
 Tensor sum(const Tensor& x) {
   require_floating("sum", x);
+  const Span span(x.context().trace, "sum");
   Tensor y = Tensor::empty(x.context(), {}, wide(x.dtype()));
   kernel::total(cpu(x.context(), "sum"), x, y);
   return record("sum", y, {x}, {}, [shape = x.shape(), type = x.dtype()](const Backward& b) {
@@ -132,6 +142,7 @@ Tensor sum(const Tensor& x) {
 
 Tensor softmax(const Tensor& x) {
   require_floating("softmax", x);
+  const Span span(x.context().trace, "softmax");
   Tensor y = like(x);
   kernel::softmax(cpu(x.context(), "softmax"), x, y);
   return record("softmax", y, {x}, {y}, [](const Backward& b) {

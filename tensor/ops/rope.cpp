@@ -11,6 +11,7 @@ Tensor rope(const Tensor& x, const Rows& rows, int heads, int head_dim, double b
   require(heads >= 0 && x.size(1) >= std::int64_t{heads} * head_dim && x.size(1) % head_dim == 0, "rope", heads, " heads of ",
           head_dim, " in ", x);
   require(rows.positions.numel() == x.size(0), "rope", rows.positions.numel(), " positions for ", x);
+  const Span span(x.context().trace, "rope");
   const auto positions = rows.positions.span<const std::int32_t>();
   const auto negative = std::find_if(positions.begin(), positions.end(), [](std::int32_t p) { return p < 0; });
   require(negative == positions.end(), "rope", "position ", negative == positions.end() ? 0 : *negative, " of row ",

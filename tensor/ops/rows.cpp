@@ -27,6 +27,7 @@ Tensor columns(const char* op, const Tensor& x, std::int64_t first, std::int64_t
 }  // namespace
 
 Tensor embedding(const Tensor& table, const Tensor& ids) {
+  const Span span(table.context().trace, "embedding");
   const Cpu device = cpu(table.context(), "embedding");
   require_matrix("embedding", table);
   require_ids("embedding", ids, 0, table);
@@ -44,6 +45,7 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
 }
 
 Tensor gather_rows(const Tensor& x, const Tensor& index) {
+  const Span span(x.context().trace, "gather_rows");
   const Cpu device = cpu(x.context(), "gather_rows");
   require_matrix("gather_rows", x);
   require_ids("gather_rows", index, -1, x);
@@ -60,6 +62,7 @@ Tensor concat_rows(const Tensor& a, const Tensor& b) {
   require_matrix("concat_rows", a);
   require(b && b.rank() == 2 && b.size(1) == a.size(1) && b.dtype() == a.dtype(), "concat_rows",
           "takes equal columns and types, given ", a, " and ", b);
+  const Span span(a.context().trace, "concat_rows");
   const std::int64_t first = a.size(0), all = first + b.size(0);
   Tensor y = Tensor::empty(a.context(), {all, a.size(1)}, a.dtype());
   y.rows_view(0, first).copy_from(a);
@@ -70,6 +73,7 @@ Tensor concat_rows(const Tensor& a, const Tensor& b) {
 }
 
 Tensor concat_cols(const Tensor& a, const Tensor& b) {
+  const Span span(a.context().trace, "concat_cols");
   const Cpu device = cpu(a.context(), "concat_cols");
   require_matrix("concat_cols", a);
   require(b && b.rank() == 2 && b.size(0) == a.size(0) && b.dtype() == a.dtype(), "concat_cols",
@@ -87,6 +91,7 @@ Tensor concat_cols(const Tensor& a, const Tensor& b) {
 }
 
 Tensor segment_mean(const Tensor& x, const Tensor& offsets) {
+  const Span span(x.context().trace, "segment_mean");
   const Cpu device = cpu(x.context(), "segment_mean");
   require_matrix("segment_mean", x);
   require(offsets && offsets.rank() == 1 && offsets.dtype() == DType::i32 && offsets.numel() > 0, "segment_mean",

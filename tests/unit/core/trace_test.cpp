@@ -101,5 +101,25 @@ TEST(Trace, NamesTheFileItCannotWrite) {
   }
 }
 
+TEST(Trace, TotalsDontCountInnerSpansTwice) {
+  Trace trace;
+  trace.sum(true);
+  const auto wait = [](int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); };
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    const Span outer(trace, "outer");
+    wait(2);
+    for (int i = 0; i < 3; ++i) {
+      const Span inner(trace, "inner");
+      wait(3);
+    }
+  }
+  const double all = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const auto totals = trace.totals();
+  EXPECT_GE(totals.at("inner").seconds, 9e-3);
+  EXPECT_GE(totals.at("outer").seconds, 2e-3);
+  EXPECT_LE(totals.at("outer").seconds + totals.at("inner").seconds, all);
+}
+
 }  // namespace
 }  // namespace chorus
