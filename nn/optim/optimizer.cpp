@@ -16,36 +16,26 @@ Optimizer::Optimizer(const OptimizerConfig& config, const ParamStore& store) : c
 void Optimizer::step(ParamStore& store, double lr, double grad_scale) {
   const Cpu device = cpu(store.masters.context(), "optimizer");
   ++steps_;
-  const auto t = static_cast<double>(steps_);
-  // Neighbours with equal decay are one range: few passes however many parameters there are.
-  for (std::size_t i = 0; i < store.trainable.size();) {
-    const auto decays = [this](const ParamStore::Entry& e) { return !config_.decay_matrices_only || e.param->global.rank() >= 2; };
-    std::size_t j = i;
-    while (j < store.trainable.size() && decays(store.trainable[j]) == decays(store.trainable[i])) ++j;
-    const std::int64_t first = store.trainable[i].first, count = store.trainable[j - 1].first + store.trainable[j - 1].count - first;
-    const double decay = decays(store.trainable[i]) ? config_.weight_decay : 0;
-    if (config_.name == "adamw") {
-      kernel::adamw_step(device,
-                         {.lr = lr,
-                          .beta1 = config_.beta1,
-                          .beta2 = config_.beta2,
-                          .eps = config_.eps,
-                          .weight_decay = decay,
-                          .correction1 = 1 - std::pow(config_.beta1, t),
-                          .correction2 = 1 - std::pow(config_.beta2, t),
-                          .grad_scale = grad_scale},
-                         first, count, store.grads, first_, second_, store.masters, store.values);
-    } else {
-      kernel::sgd_step(device,
+  std::vector<kernel::DecayRange> ranges;
+  for (const auto& entry : store.trainable) {
+    const bool decays = !config_.decay_matrices_only || entry.param->global.rank() >= 2;
+    ranges.push_back({entry.first, entry.count, decays ? config_.weight_decay : 0});
+  }
+  if (config_.name == "adamw") {
+    const auto t = static_cast<double>(steps_);
+    kernel::adamw_step(device,
                        {.lr = lr,
-                        .momentum = config_.momentum,
-                        .weight_decay = decay,
-                        .grad_scale = grad_scale,
-                        .nesterov = config_.nesterov,
-                        .first_step = steps_ == 1},
-                       first, count, store.grads, first_, store.masters, store.values);
-    }
-    i = j;
+                        .beta1 = config_.beta1,
+                        .beta2 = config_.beta2,
+                        .eps = config_.eps,
+                        .correction1 = 1 - std::pow(config_.beta1, t),
+                        .correction2 = 1 - std::pow(config_.beta2, t),
+                        .grad_scale = grad_scale},
+                       ranges, store.grads, first_, second_, store.masters, store.values);
+  } else {
+    kernel::sgd_step(device,
+                     {.lr = lr, .momentum = config_.momentum, .grad_scale = grad_scale, .nesterov = config_.nesterov, .first_step = steps_ == 1},
+                     ranges, store.grads, first_, store.masters, store.values);
   }
 }
 

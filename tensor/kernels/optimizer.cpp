@@ -1,4 +1,6 @@
 #include <chorus/tensor/kernels/optimizer.h>
+
+#include <algorithm>
 #include <cmath>
 
 namespace chorus::kernel {
@@ -6,52 +8,72 @@ namespace {
 
 constexpr std::int64_t parallel_from = 1 << 15;
 
-/// Calls body(i) for every element, with value written by `store(i, master)` when the compute copy is another array.
-template <class T, class Body>
-void update(std::int64_t first, std::int64_t count, const Tensor& master, const Tensor& value, const Body& body) {
-  if (value.data() == master.data()) {
-#pragma omp parallel for simd schedule(static) if (count > parallel_from)
-    for (std::int64_t i = first; i < first + count; ++i) body(i);
-    return;
+/// Calls make_body(weight_decay)(i) for every element i of all ranges, in one parallel loop over chunks however many parameters
+/// there are; what it returns is written to the compute copy where that is another array than the master.
+template <class MakeBody>
+void update(std::span<const DecayRange> ranges, const Tensor& master, const Tensor& value, const MakeBody& make_body) {
+  constexpr std::int64_t chunk = 1 << 13;
+  std::vector<DecayRange> chunks;
+  std::int64_t total = 0;
+  for (const auto& range : ranges) {
+    total += range.count;
+    for (std::int64_t at = 0; at < range.count; at += chunk)
+      chunks.push_back({range.first + at, std::min(chunk, range.count - at), range.weight_decay});
   }
-  bf16* copy = value.as<bf16>();
-#pragma omp parallel for simd schedule(static) if (count > parallel_from)
-  for (std::int64_t i = first; i < first + count; ++i) copy[i] = bf16(body(i));
+  bf16* copy = value.data() == master.data() ? nullptr : value.as<bf16>();
+#pragma omp parallel for schedule(static) if (total > parallel_from)
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const auto body = make_body(chunks[c].weight_decay);
+    const std::int64_t first = chunks[c].first, end = first + chunks[c].count;
+    if (copy) {
+#pragma omp simd
+      for (std::int64_t i = first; i < end; ++i) copy[i] = bf16(body(i));
+    } else {
+#pragma omp simd
+      for (std::int64_t i = first; i < end; ++i) body(i);
+    }
+  }
 }
 
 }  // namespace
 
-void adamw_step(Cpu, const AdamWStep& step, std::int64_t first, std::int64_t count, const Tensor& grad, Tensor& m, Tensor& v, Tensor& master,
+void adamw_step(Cpu, const AdamWStep& step, std::span<const DecayRange> ranges, const Tensor& grad, Tensor& m, Tensor& v, Tensor& master,
                 Tensor& value) {
   dispatch<float, double>(master.dtype(), "adamw", [&]<class T>() {
     const T* g = grad.as<T>();
     T *mean = m.as<T>(), *square = v.as<T>(), *w = master.as<T>();
     const T beta1 = static_cast<T>(step.beta1), beta2 = static_cast<T>(step.beta2), eps = static_cast<T>(step.eps);
     const T rate = static_cast<T>(step.lr / step.correction1), root = static_cast<T>(1 / std::sqrt(step.correction2));
-    const T keep = static_cast<T>(1 - step.lr * step.weight_decay), scale = static_cast<T>(step.grad_scale);
-    update<T>(first, count, master, value, [=](std::int64_t i) {
-      const T grad_i = g[i] * scale;
-      mean[i] = beta1 * mean[i] + (1 - beta1) * grad_i;
-      square[i] = beta2 * square[i] + (1 - beta2) * grad_i * grad_i;
-      w[i] = keep * w[i] - rate * mean[i] / (std::sqrt(square[i]) * root + eps);
-      return w[i];
+    const T scale = static_cast<T>(step.grad_scale);
+    update(ranges, master, value, [=](double weight_decay) {
+      const T keep = static_cast<T>(1 - step.lr * weight_decay);
+      return [=](std::int64_t i) {
+        const T grad_i = g[i] * scale;
+        mean[i] = beta1 * mean[i] + (1 - beta1) * grad_i;
+        square[i] = beta2 * square[i] + (1 - beta2) * grad_i * grad_i;
+        w[i] = keep * w[i] - rate * mean[i] / (std::sqrt(square[i]) * root + eps);
+        return w[i];
+      };
     });
   });
 }
 
-void sgd_step(Cpu, const SgdStep& step, std::int64_t first, std::int64_t count, const Tensor& grad, Tensor& momentum, Tensor& master,
+void sgd_step(Cpu, const SgdStep& step, std::span<const DecayRange> ranges, const Tensor& grad, Tensor& momentum, Tensor& master,
               Tensor& value) {
   dispatch<float, double>(master.dtype(), "sgd", [&]<class T>() {
     const T* g = grad.as<T>();
     T *buffer = momentum.as<T>(), *w = master.as<T>();
-    const T lr = static_cast<T>(step.lr), mu = static_cast<T>(step.first_step ? 0 : step.momentum), decay = static_cast<T>(step.weight_decay);
-    const T scale = static_cast<T>(step.grad_scale), ahead = static_cast<T>(step.nesterov ? step.momentum : 0);
-    const T direct = static_cast<T>(step.nesterov ? 1 : 0), held = static_cast<T>(step.nesterov ? 0 : 1);
-    update<T>(first, count, master, value, [=](std::int64_t i) {
-      const T grad_i = g[i] * scale + decay * w[i];
-      buffer[i] = mu * buffer[i] + grad_i;
-      w[i] -= lr * (direct * grad_i + (ahead + held) * buffer[i]);
-      return w[i];
+    const T lr = static_cast<T>(step.lr), mu = static_cast<T>(step.first_step ? 0 : step.momentum), scale = static_cast<T>(step.grad_scale);
+    // The update is g + momentum * buffer with Nesterov's rule, else the buffer.
+    const T of_gradient = static_cast<T>(step.nesterov ? 1 : 0), of_buffer = static_cast<T>(step.nesterov ? step.momentum : 1);
+    update(ranges, master, value, [=](double weight_decay) {
+      const T decay = static_cast<T>(weight_decay);
+      return [=](std::int64_t i) {
+        const T grad_i = g[i] * scale + decay * w[i];
+        buffer[i] = mu * buffer[i] + grad_i;
+        w[i] -= lr * (of_gradient * grad_i + of_buffer * buffer[i]);
+        return w[i];
+      };
     });
   });
 }

@@ -4,20 +4,26 @@
 
 namespace chorus::kernel {
 
+/// Elements [first, first + count) of the flat arrays, which share a weight decay.
+struct DecayRange {
+  std::int64_t first, count;
+  double weight_decay;
+};
+
 struct AdamWStep {
-  double lr, beta1, beta2, eps, weight_decay;
+  double lr, beta1, beta2, eps;
   double correction1, correction2;  ///< 1 - beta^t
   double grad_scale;                ///< factor of the gradient: clipping
 };
-/// Elements [first, first + count) of master, m, v and grad (wide type) and of value (the same storage as master, or bf16).
-void adamw_step(Cpu, const AdamWStep& step, std::int64_t first, std::int64_t count, const Tensor& grad, Tensor& m, Tensor& v, Tensor& master,
+/// Updates master, m and v with grad (all of one wide type) and writes value (the same storage as master, or bf16).
+void adamw_step(Cpu, const AdamWStep& step, std::span<const DecayRange> ranges, const Tensor& grad, Tensor& m, Tensor& v, Tensor& master,
                 Tensor& value);
 
 struct SgdStep {
-  double lr, momentum, weight_decay, grad_scale;
+  double lr, momentum, grad_scale;
   bool nesterov, first_step;  ///< the first step sets the momentum buffer to the gradient
 };
-void sgd_step(Cpu, const SgdStep& step, std::int64_t first, std::int64_t count, const Tensor& grad, Tensor& momentum, Tensor& master,
+void sgd_step(Cpu, const SgdStep& step, std::span<const DecayRange> ranges, const Tensor& grad, Tensor& momentum, Tensor& master,
               Tensor& value);
 
 /// Sum of squares of elements [first, first + count), in f64, in chunks of a fixed size added in order.
