@@ -1,0 +1,104 @@
+#include <chorus/nn/layers/attention.h>
+#include <chorus/nn/layers/feed_forward.h>
+#include <chorus/parallel/grad_norm.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace chorus {
+namespace {
+
+struct Mixed {
+  SwiGluMlp mlp{6, 5};
+  RotaryAttention attention{6, {.heads = 3, .kv_heads = 1, .head_dim = 2}};
+  Linear head{6, 3};
+  template <class V>
+  void fields(V&& v) {
+    v("mlp", mlp);
+    v("attention", attention);
+    v("head", head);
+  }
+};
+
+/// Sets every gradient of every logical parameter; the gaps between parameters are left alone.
+void fill_gradients(Mixed& module, double value) {
+  for_each_param(module, [&](const std::string&, Param& p) {
+    if (p.trainable) p.grad.fill(value);
+  });
+}
+
+TEST(GradNorm, CountsEveryLogicalElementOnce) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    Context context;
+    Mixed module;
+    const ParamStore store = materialize(module, context, {.dtype = dtype, .seed = 1, .freeze = {}});
+    std::int64_t elements = 0;
+    for_each_param(module, [&](const std::string&, Param& p) { elements += p.global.numel(); });
+    EXPECT_EQ(elements, 5 * 6 * 3 + (6 + 2 + 2) * 6 + 6 * 6 + 3 * 6 + 3);
+    EXPECT_GT(store.grads.numel(), elements);  // there are gaps, which must not count
+    fill_gradients(module, 1);
+    SoloGroup group;
+    const double norm = grad_norm(store, group);
+    EXPECT_NEAR(norm * norm, static_cast<double>(elements), 1e-9) << dtype;
+    EXPECT_EQ(elements, store.trainable_count());
+  }
+}
+
+TEST(GradNorm, LeavesFrozenParametersOut) {
+  Context context;
+  Mixed module;
+  const ParamStore store = materialize(module, context, {.dtype = DType::f64, .seed = 1, .freeze = {{"mlp"}, {}}});
+  fill_gradients(module, 2);
+  SoloGroup group;
+  EXPECT_NEAR(grad_norm(store, group), 2 * std::sqrt((6 + 2 + 2) * 6 + 6 * 6 + 3 * 6 + 3), 1e-12);
+}
+
+TEST(GradNorm, IsNotFiniteIfAnyGradientIsNot) {
+  Context context;
+  Mixed module;
+  const ParamStore store = materialize(module, context, {.dtype = DType::f32, .seed = 1, .freeze = {}});
+  SoloGroup group;
+  for (const float bad : {INFINITY, NAN}) {
+    fill_gradients(module, 1);
+    module.head.bias.grad.as<float>()[2] = bad;
+    EXPECT_FALSE(std::isfinite(grad_norm(store, group)));
+  }
+}
+
+/// Pretends that as many ranks with equal squares take part.
+class Copies final : public Group {
+ public:
+  explicit Copies(int n) : n_(n) {}
+  int rank() const override { return 0; }
+  int size() const override { return n_; }
+  void all_reduce(std::span<double> values) override {
+    for (double& v : values) v *= n_;
+  }
+  void all_reduce(std::span<std::int64_t> values) override {
+    for (auto& v : values) v *= n_;
+  }
+
+ private:
+  int n_;
+};
+
+TEST(GradNorm, SumsSquaresOverTheGroup) {
+  Context context;
+  Mixed module;
+  const ParamStore store = materialize(module, context, {.dtype = DType::f64, .seed = 1, .freeze = {}});
+  fill_gradients(module, 1);
+  SoloGroup solo;
+  Copies nine(9);
+  EXPECT_NEAR(grad_norm(store, nine), 3 * grad_norm(store, solo), 1e-12);
+}
+
+TEST(GradNorm, ClippingBringsTheNormDownAndNeverUp) {
+  EXPECT_EQ(clip_factor(8, 2), 0.25);
+  EXPECT_EQ(clip_factor(1.5, 2), 1);
+  EXPECT_EQ(clip_factor(2, 2), 1);
+  EXPECT_EQ(clip_factor(0, 2), 1);
+  EXPECT_EQ(clip_factor(1e9, 0), 1);  // 0 switches clipping off
+}
+
+}  // namespace
+}  // namespace chorus
