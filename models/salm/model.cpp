@@ -135,6 +135,7 @@ std::vector<std::vector<std::int32_t>> Salm::generate(const Heard& heard, const 
   const std::int64_t longest = *std::max_element(limits.begin(), limits.end());
   LlmCache cache;
   const Tensor states = llm->prefill(embed(spliced, audio.x, spliced.token_ids), spliced.rows, spliced.rows.longest() + longest, cache);
+  cache.positions = spliced.next_positions;  // of text, also where a prompt ends in audio with positions of its own
   std::vector<std::int32_t> last;
   for (std::int64_t b = 0; b < spliced.rows.sequences(); ++b) {
     require(spliced.rows.length(b) > 0, "generate", "conversation ", b, " is empty");

@@ -23,7 +23,7 @@ Splice splice(Context& context, const std::vector<Conversation>& conversations, 
   }
   require(tags == audio_lengths.size(), "splice", tags, " audio tags in the text, but ", audio_lengths.size(), " audios in the batch");
 
-  std::vector<std::int32_t> token_ids, index, labels, positions, text_rows;
+  std::vector<std::int32_t> token_ids, index, labels, positions, text_rows, next_positions;
   std::vector<bool> is_audio;
   std::vector<std::int64_t> lengths, ids;
   std::size_t audio = 0;
@@ -55,6 +55,7 @@ Splice splice(Context& context, const std::vector<Conversation>& conversations, 
     }
     lengths.push_back(static_cast<std::int64_t>(rows));
     ids.push_back(c.id);
+    next_positions.push_back(options.restart_text_positions ? text_position : static_cast<std::int32_t>(items.size()));
   }
   // Audio rows come after the text rows in the table that `index` points into.
   for (std::size_t r = 0; r < index.size(); ++r)
@@ -68,6 +69,7 @@ Splice splice(Context& context, const std::vector<Conversation>& conversations, 
   out.index = Tensor::of(context, {count}, index);
   out.labels = Tensor::of(context, {count}, labels);
   out.text_rows = std::move(text_rows);
+  out.next_positions = std::move(next_positions);
   return out;
 }
 

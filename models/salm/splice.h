@@ -25,6 +25,8 @@ struct Splice {
   Tensor index;        ///< i32 [rows]: which row of (text embeddings, then audio embeddings) each row is
   Tensor labels;       ///< i32 [rows]: the next token where that is trained text, else ignored_label
   std::vector<std::int32_t> text_rows;  ///< the row of each text token
+  /// Rotary position of a text token that would follow each conversation: where an answer goes on.
+  std::vector<std::int32_t> next_positions;
 };
 
 /// audio_lengths holds the rows of each audio of the batch, in order of appearance. Throws when the number of tags is another.

@@ -118,25 +118,28 @@ TEST_P(SalmForms, EveryParameterLearns) {
 TEST_P(SalmForms, CachedDecodingEqualsRunningTheWholeSequence) {
   Built built(GetParam());
   auto samples = some_samples();
-  SalmBatch batch = batch_of(built.context, samples, 10);
-  for (auto& c : batch.conversations) {
-    c.tokens = {audio_tag, bos};
-    c.answer = {0, 0};
-  }
-  const auto answers = built.model.generate(built.model.hear(batch.features, batch.frames, {}), batch, std::vector<std::int64_t>(samples.size(), 6), eos);
-  // Teacher forcing on what was generated must predict it again, token by token.
-  for (std::size_t s = 0; s < samples.size(); ++s) {
-    std::vector<std::int32_t> tokens{audio_tag, bos}, predicted;
-    for (std::size_t n = 0; n <= answers[s].size() && n < 6; ++n) {
-      SalmBatch one = batch_of(built.context, {samples[s]}, 10);
-      one.conversations[0].tokens = tokens;
-      one.conversations[0].answer.assign(tokens.size(), 0);
-      const auto next = built.model.generate(built.model.hear(one.features, one.frames, {}), one, {1}, eos);
-      if (next[0].empty()) break;
-      predicted.push_back(next[0][0]);
-      tokens.push_back(next[0][0]);
+  // A prompt may end in text or in audio, whose rotary positions can differ from those of the text that follows.
+  for (const std::vector<std::int32_t>& prompt : {std::vector<std::int32_t>{audio_tag, bos}, {bos, audio_tag}}) {
+    SalmBatch batch = batch_of(built.context, samples, 10);
+    for (auto& c : batch.conversations) {
+      c.tokens = prompt;
+      c.answer = {0, 0};
     }
-    EXPECT_EQ(predicted, answers[s]) << "sample " << s;
+    const auto answers = built.model.generate(built.model.hear(batch.features, batch.frames, {}), batch, std::vector<std::int64_t>(samples.size(), 6), eos);
+    // Running the whole sequence on what was generated must predict it again, token by token.
+    for (std::size_t s = 0; s < samples.size(); ++s) {
+      std::vector<std::int32_t> tokens = prompt, predicted;
+      for (std::size_t n = 0; n <= answers[s].size() && n < 6; ++n) {
+        SalmBatch one = batch_of(built.context, {samples[s]}, 10);
+        one.conversations[0].tokens = tokens;
+        one.conversations[0].answer.assign(tokens.size(), 0);
+        const auto next = built.model.generate(built.model.hear(one.features, one.frames, {}), one, {1}, eos);
+        if (next[0].empty()) break;
+        predicted.push_back(next[0][0]);
+        tokens.push_back(next[0][0]);
+      }
+      EXPECT_EQ(predicted, answers[s]) << "sample " << s << ", prompt of " << prompt[0] << ' ' << prompt[1];
+    }
   }
 }
 
@@ -180,6 +183,16 @@ TEST(Splice, RestartedPositionsCountTextAndEachAudioFromZero) {
                           {.audio_tag = audio_tag, .restart_text_positions = true, .targets = true});
   const auto v = s.rows.positions.span<const std::int32_t>();
   EXPECT_EQ(std::vector<int>(v.begin(), v.end()), (std::vector<int>{0, 0, 1, 1, 0, 2}));
+}
+
+TEST(Splice, AnAnswerGoesOnWhereItsPositionsWouldInTraining) {
+  Context context;
+  const std::vector<Conversation> asked{{1, {bos, audio_tag}, {0, 0}}, {2, {audio_tag, bos}, {0, 0}}};
+  const auto next = [&](bool restart) {
+    return splice(context, asked, {4, 3}, {.audio_tag = audio_tag, .restart_text_positions = restart, .targets = false}).next_positions;
+  };
+  EXPECT_EQ(next(true), (std::vector<std::int32_t>{1, 1}));
+  EXPECT_EQ(next(false), (std::vector<std::int32_t>{5, 4}));
 }
 
 }  // namespace
