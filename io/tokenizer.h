@@ -52,7 +52,8 @@ class Tokenizer {
   int bos() const { return special("<s>"); }
   int eos() const { return special("</s>"); }
   int pad() const { return special("<pad>"); }
-  int audio() const { return special("<|audio|>"); }
+  /// What stands for an audio in a prompt; a model without such a piece has the id after its last one: it is never looked up.
+  int audio() const { return has("<|audio|>") ? special("<|audio|>") : size(); }
   int mask() const { return special("<mask>"); }
   /// The id of a piece, or of the special piece of that name; throws when the model has none.
   int special(std::string_view piece) const;

@@ -63,6 +63,15 @@ TEST(Tokenizer, SpecialPiecesHaveFixedIdsAndNoTextSpellsThem) {
   }
 }
 
+TEST(Tokenizer, WithoutAnAudioPieceItsIdLiesBehindTheVocabulary) {
+  std::string model = train_tokenizer(texts(), {.type = "char"});
+  const std::string piece = "<|audio|>", other = "<|other|>";  // as in a model of somebody else's
+  model.replace(model.find(piece), piece.size(), other);
+  const Tokenizer t(model);
+  EXPECT_FALSE(t.has(piece));
+  EXPECT_EQ(t.audio(), t.size());
+}
+
 TEST(Tokenizer, SubwordsHaveTheAskedSizeAndShortenText) {
   for (const char* type : {"unigram", "bpe"}) {
     const Tokenizer t(train_tokenizer(texts(), {.type = type, .vocab_size = 36}));
