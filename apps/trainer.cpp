@@ -94,6 +94,10 @@ class Trainer {
     phase_.maker = std::make_unique<SampleMaker>(entries_, frontend_, inputs_.tokenizer, options);
     phase_.planner = std::make_unique<BatchPlanner>(phase.batches.value_or(config_.batches), phase_.maker->utterances(), config_.trainer.seed,
                                                     config_.features.sample_rate, [this](std::int64_t n) { return frontend_.frames(n); });
+    const std::int64_t failed = progress_.drops.failed;
+    progress_.drops = phase_.planner->drops();  // of every epoch of this phase; what failed to load adds up over the run
+    if (progress_.drops.total() > 0) say("left out of every epoch: " + progress_.drops.report());
+    progress_.drops.failed = failed;
     phase_.loader = std::make_unique<Loader>(*phase_.planner, *phase_.maker, config_.loader, progress_.cursor);
   }
 
@@ -135,11 +139,14 @@ class Trainer {
         " trainable parameters, " + std::to_string(store.frozen_count()) + " frozen");
   }
 
-  /// The next global batch with at least one label: a batch without any is skipped by all ranks alike.
+  /// The next global batch with at least one label: a batch without any is skipped by all ranks alike. A whole epoch of such
+  /// batches is an error: there is nothing to train on, e.g. because the sound files are gone.
   LoadedBatch next_batch(LossCounts& counts) {
+    const std::int64_t epoch = progress_.cursor.epoch;
     while (true) {
       auto batch = phase_.loader->next();
       require(batch.has_value(), "loader", "ended without an end");
+      require(batch->cursor.epoch <= epoch + 1, "train", "no batch of epoch ", epoch + 1, " has a label; dropped so far: ", progress_.drops.report());
       progress_.cursor = batch->next;
       progress_.drops += batch->drops;
       for (const auto& line : batch->failures) say("dropped a sample: " + line);

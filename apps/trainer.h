@@ -33,7 +33,7 @@ struct TrainingResult {
   std::int64_t step = 0;
   double train_seconds = 0;     ///< in steps, over all invocations of the run
   std::string weight_hash;      ///< XXH3-128 of all masters, in order of declaration
-  DropCounts drops;
+  DropCounts drops;             ///< samples that failed to load, over the run, and what the last phase left out of every epoch
 };
 
 /// Trains what the configuration says, from the newest valid checkpoint of its output_dir if there is one. Errors: whatever
