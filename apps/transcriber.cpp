@@ -112,6 +112,8 @@ TextScore Transcriber::control(std::span<const Recording> recordings, std::span<
 }
 
 TextScore Transcriber::control_other(std::span<const Recording> recordings, std::size_t shift) const {
+  require(recordings.size() > 1, "control", recordings.size(), " recordings; to hear another one there must be two");
+  if (shift % recordings.size() == 0) shift = 1;  // each would hear itself
   std::vector<Recording> heard;
   for (std::size_t i = 0; i < recordings.size(); ++i) heard.push_back(recordings[(i + shift) % recordings.size()]);
   return control(recordings, heard);

@@ -44,7 +44,7 @@ class Transcriber {
 
   std::vector<Transcript> transcribe(std::span<const Recording> recordings) const;
   Evaluation evaluate(std::span<const Recording> recordings) const;
-  /// Transcripts of the same recordings when each hears another one's sound (the k-th following it), or silence as long as
+  /// Transcripts of the same recordings when each hears another one's sound (the `shift`-th following it), or silence as long as
   /// its own: a model that listens must do badly.
   TextScore control_other(std::span<const Recording> recordings, std::size_t shift = 7) const;
   TextScore control_silence(std::span<const Recording> recordings) const;
