@@ -1,19 +1,11 @@
 #include <chorus/apps/run_folder.h>
+#include <chorus/io/posix_file.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 namespace chorus {
 namespace {
-
-std::string read_file(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  require(in.good(), "run folder", file.string(), " can't be read");
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 FeatureStatistics read_statistics(const std::filesystem::path& file, int mels) {
   FeatureStatistics statistics;
@@ -59,13 +51,10 @@ std::string differing_lines(const std::string& before, const std::string& now) {
 void write_file_atomically(const std::filesystem::path& file, std::string_view content) {
   std::filesystem::create_directories(file.parent_path());
   const std::filesystem::path temporary = file.string() + ".tmp";
-  {
-    std::ofstream out(temporary, std::ios::binary);
-    out << content;
-    out.flush();
-    require(out.good(), "write", temporary.string(), " can't be written");
-  }
-  std::filesystem::rename(temporary, file);
+  std::filesystem::remove(temporary);  // of a process that was killed here
+  write_file(temporary, content);
+  rename_path(temporary, file);
+  sync_folder(std::filesystem::absolute(file).parent_path());
 }
 
 std::string canonical_toml(const RunConfig& config) {
