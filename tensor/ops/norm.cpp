@@ -74,7 +74,7 @@ Tensor fixed_norm(const Tensor& x, const Tensor& mean, const Tensor& variance, c
   for (const Tensor* t : {&mean, &variance})
     require(*t && t->shape() == weight.shape() && t->dtype() == wide(x.dtype()), "fixed_norm", "statistics of ", x, " are ",
             *t);
-  const Span span(x.context().trace, "rms_norm");
+  const Span span(x.context().trace, "fixed_norm");
   Tensor y = like(x), rstd = Tensor::empty(x.context(), weight.shape(), wide(x.dtype()));
   kernel::fixed_norm(cpu(x.context(), "fixed_norm"), x, mean, variance, weight, bias, eps, y, rstd);
   return record("fixed_norm", y, {x, weight, bias}, {x, weight, mean, rstd}, [](const Backward& b) {
