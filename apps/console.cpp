@@ -65,7 +65,6 @@ std::string step_line(const StepReport& r) {
 
 void Console::step(const StepReport& r, std::int64_t every) {
   seconds_ += r.seconds;
-  since_start_ += r.seconds;
   wait_ += r.data_wait;
   flops_ += r.flops;
   audio_ += r.audio_seconds;

@@ -24,7 +24,7 @@ class Console {
   bool terminal_, bar_shown_ = false;
   double matrix_peak_ = 0;
   // Sums since the last line: a line speaks of all steps that it stands for.
-  double seconds_ = 0, wait_ = 0, flops_ = 0, audio_ = 0, rows_ = 0, since_start_ = 0;
+  double seconds_ = 0, wait_ = 0, flops_ = 0, audio_ = 0, rows_ = 0;
 };
 
 /// "loss 2.3102  llm 2.8010 ..." of one step.
