@@ -1,7 +1,6 @@
 // The commands of the `chorus` executable, each with its own options. They return the exit status.
 #pragma once
 #include <CLI/CLI.hpp>
-
 #include <functional>
 
 namespace chorus {

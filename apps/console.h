@@ -7,7 +7,7 @@
 
 namespace chorus {
 
-/// Writes to stderr what is meant for eyes only. Colours and the bar need a terminal and no NO_COLOR or TERM=dumb.
+/// Lines go to stdout. The bar goes to stderr, if that is a terminal and neither NO_COLOR nor TERM=dumb is set.
 class Console {
  public:
   Console();
@@ -24,6 +24,7 @@ class Console {
   bool terminal_, bar_shown_ = false;
   double matrix_peak_ = 0;
   // Sums since the last line: a line speaks of all steps that it stands for.
+  std::int64_t steps_ = 0;
   double seconds_ = 0, wait_ = 0, flops_ = 0, audio_ = 0, rows_ = 0;
 };
 

@@ -24,8 +24,8 @@ int run_asterisk(const AsteriskOptions& options) {
   const AsteriskCorpus corpus = write_asterisk_manifests(options.texts, options.sounds, options.out);
   print_part("train", corpus.train);
   print_part("held out", corpus.heldout);
-  std::printf("left out: %d tones, %d without text, %d without sound, %d of unusable length\n", corpus.tones, corpus.no_text, corpus.no_sound,
-              corpus.unusable);
+  std::printf("left out: %d tones, %d without text, %d without sound, %d of unusable length\n", corpus.tones, corpus.no_text,
+              corpus.no_sound, corpus.unusable);
   return 0;
 }
 

@@ -6,19 +6,21 @@ DType dtype_of_precision(const std::string& precision) {
   return precision == "fp64" ? DType::f64 : precision == "bf16-mixed" ? DType::bf16 : DType::f32;
 }
 
-std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer, const FreezeRules& freeze) {
+std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
+                                      const FreezeRules& freeze) {
   SalmConfig model = config.model;
   model.encoder.features = config.features.mels;
   model.llm.vocab_size = tokenizer.size();
   auto built = std::make_unique<BuiltSalm>();
   built->model = Salm(model, tokenizer.size() + 1);
-  built->store = materialize(built->model, context,
-                             {.dtype = dtype_of_precision(config.trainer.precision), .seed = config.trainer.seed, .freeze = freeze});
+  built->store =
+      materialize(built->model, context,
+                  {.dtype = dtype_of_precision(config.trainer.precision), .seed = config.trainer.seed, .freeze = freeze});
   return built;
 }
 
-SalmBatch make_salm_batch(Context& context, std::span<const SpeechSample> samples, const RunConfig& config, const Tokenizer& tokenizer,
-                          const Prompt& prompt, bool train) {
+SalmBatch make_salm_batch(Context& context, std::span<const SpeechSample> samples, const RunConfig& config,
+                          const Tokenizer& tokenizer, const Prompt& prompt, bool train) {
   const std::int64_t mels = config.features.mels;
   SalmBatch batch;
   batch.audio_tag = tokenizer.audio();
@@ -36,7 +38,8 @@ SalmBatch make_salm_batch(Context& context, std::span<const SpeechSample> sample
   batch.features = Tensor::empty(context, {frames, mels}, dtype_of_precision(config.trainer.precision));
   dispatch_floating(batch.features.dtype(), "make_salm_batch", [&]<class T>() {
     T* to = batch.features.as<T>();
-    for (const auto& sample : samples) to = std::transform(sample.features.begin(), sample.features.end(), to, [](float x) { return static_cast<T>(x); });
+    for (const auto& sample : samples)
+      to = std::transform(sample.features.begin(), sample.features.end(), to, [](float x) { return static_cast<T>(x); });
   });
   return batch;
 }

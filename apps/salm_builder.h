@@ -16,18 +16,19 @@ struct BuiltSalm {
 DType dtype_of_precision(const std::string& precision);
 
 /// Sizes that follow from the front end and the tokenizer are filled in here.
-std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer, const FreezeRules& freeze);
+std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
+                                      const FreezeRules& freeze);
 
 /// One sample as the loader prepares it.
 struct SpeechSample {
   std::int64_t id = 0;
-  std::span<const float> features;           ///< [frames, mels], normalised
-  std::span<const std::int32_t> text;        ///< tokens of the answer; empty when it is to be found
+  std::span<const float> features;     ///< [frames, mels], normalised
+  std::span<const std::int32_t> text;  ///< tokens of the answer; empty when it is to be found
 };
 
 /// Packs samples into one microbatch. `train`: with answers and CTC labels; else only the question.
-SalmBatch make_salm_batch(Context& context, std::span<const SpeechSample> samples, const RunConfig& config, const Tokenizer& tokenizer,
-                          const Prompt& prompt, bool train);
+SalmBatch make_salm_batch(Context& context, std::span<const SpeechSample> samples, const RunConfig& config,
+                          const Tokenizer& tokenizer, const Prompt& prompt, bool train);
 
 /// What a sample adds to the normalisers of the global batch.
 LossCounts loss_counts(std::int64_t frames, std::span<const std::int32_t> text, const RunConfig& config, const Prompt& prompt);

@@ -98,8 +98,11 @@ int run_train(const TrainOptions& options) {
                  {"train_seconds", result.train_seconds},
                  {"weight_hash", result.weight_hash},
                  {"dropped", result.drops.total()}});
-  const char* how = result.outcome == Outcome::finished ? "finished" : result.outcome == Outcome::stopped ? "stopped by a signal" : "paused";
-  console.message(std::string(how) + " after step " + std::to_string(result.step) + "; dropped samples: " + result.drops.report());
+  const char* how = result.outcome == Outcome::finished  ? "finished"
+                    : result.outcome == Outcome::stopped ? "stopped by a signal"
+                                                         : "paused";
+  console.message(std::string(how) + " after step " + std::to_string(result.step) +
+                  "; dropped samples: " + result.drops.report());
   std::printf("figure train.seconds %.1f s\nweights %s\n", result.train_seconds, result.weight_hash.c_str());
   return result.outcome == Outcome::stopped ? exit_stopped : 0;
 }
@@ -111,7 +114,8 @@ void add_train_command(CLI::App& app, int& status) {
   auto options = std::make_shared<TrainOptions>();
   command->add_option("config", options->file, "TOML file");
   command->add_option("overrides", options->overrides, "key=value, e.g. trainer.output_dir=runs/b phases[0].steps=100");
-  command->add_flag("--print-config", options->print_config, "Print the resolved configuration with the origin of each value, and stop");
+  command->add_flag("--print-config", options->print_config,
+                    "Print the resolved configuration with the origin of each value, and stop");
   command->add_flag("--reference", options->reference, "Print all keys with meaning, range and default, and stop");
   command->callback([options, &status] { status = run_train(*options); });
 }

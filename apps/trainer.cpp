@@ -1,13 +1,14 @@
+#include <chorus/apps/run_lock.h>
 #include <chorus/apps/trainer.h>
 #include <chorus/apps/training_state.h>
 #include <chorus/core/cpu.h>
 #include <chorus/io/checkpoint.h>
 #include <chorus/nn/layers/norm.h>
 #include <chorus/parallel/grad_norm.h>
+#include <omp.h>
 
 #include <chrono>
 #include <cmath>
-#include <omp.h>
 
 namespace chorus {
 namespace {
@@ -21,12 +22,34 @@ MemoryOptions memory_options(const RunConfig& config) {
   return options;
 }
 
-std::vector<ManifestEntry> read_entries(const std::filesystem::path& manifest) {
-  auto entries = read_manifest(manifest);
-  require(!entries.empty(), "data", manifest.string(), " has no entries");
-  fill_durations(entries);
+/// Entries with known durations; those whose sound file can't be opened are told to `say`.
+std::vector<ManifestEntry> read_entries(const std::filesystem::path& manifest,
+                                        const std::function<void(const std::string&)>& say) {
+  std::vector<ManifestEntry> entries;
+  auto all = read_manifest(manifest);
+  for (auto& entry : all) {
+    try {
+      fill_durations(std::span(&entry, 1));
+      entries.push_back(std::move(entry));
+    } catch (const Error& error) {
+      if (say) say(std::string("dropped a recording: ") + error.what());
+    }
+  }
+  require(!entries.empty(), "data", manifest.string(), " has ", all.size(), " entries, none of which can be used");
   return entries;
 }
+
+/// Sets the calling thread's OpenMP width for its lifetime.
+class Threads {
+ public:
+  explicit Threads(int count) : before_(omp_get_max_threads()) { omp_set_num_threads(count); }
+  ~Threads() { omp_set_num_threads(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  int before_;
+};
 
 /// Everything of one phase: the model it trains and where its batches come from.
 struct Phase {
@@ -41,30 +64,37 @@ struct Phase {
 class Trainer {
  public:
   Trainer(const RunConfig& config, const TrainerHooks& hooks)
-      : config_(config), hooks_(hooks), context_(memory_options(config)), entries_(read_entries(config.data.train)),
-        inputs_(open_inputs(config, entries_)), frontend_(config.features, inputs_.statistics), prompt_(config.prompt, inputs_.tokenizer) {
-    if (!config.data.validation.empty()) validation_ = read_entries(config.data.validation);
+      : config_(config),
+        hooks_(hooks),
+        lock_(config.trainer.output_dir),
+        threads_(config.trainer.threads > 0 ? config.trainer.threads : compute_threads()),
+        context_(memory_options(config)),
+        entries_(read_entries(config.data.train, hooks.message)),
+        inputs_(open_inputs(config, entries_)),
+        frontend_(config.features, inputs_.statistics),
+        prompt_(config.prompt, inputs_.tokenizer) {
+    if (!config.data.validation.empty()) validation_ = read_entries(config.data.validation, hooks.message);
     for (const auto& phase : config.phases) (void)learning_rate(phase.schedule, 0, phase.steps);
-    omp_set_num_threads(config.trainer.threads > 0 ? config.trainer.threads : compute_threads());
     context_.trace.sum(true);
     context_.trace.record(config.trainer.trace);
   }
 
   TrainingResult run() {
     resume_or_start();
-    const std::int64_t first_step = progress_.step;
+    first_step_ = progress_.step;
     while (true) {
       if (progress_.phase_step == phase_.config->steps) {
         if (progress_.phase + 1 == static_cast<std::int64_t>(config_.phases.size())) return finish(Outcome::finished);
         next_phase();
       }
       if (hooks_.stop && hooks_.stop->load()) return finish(Outcome::stopped);
-      if (config_.trainer.stop_after_steps > 0 && progress_.step - first_step >= config_.trainer.stop_after_steps) return finish(Outcome::paused);
+      if (config_.trainer.stop_after_steps > 0 && progress_.step - first_step_ >= config_.trainer.stop_after_steps)
+        return finish(Outcome::paused);
       const StepReport report = step();
       if (hooks_.step) hooks_.step(report);
       const auto every = [&](std::int64_t n) { return n > 0 && progress_.step % n == 0; };
       if (every(config_.trainer.val_check_interval)) evaluate();
-      if (every(config_.trainer.checkpoint_every_n_steps)) save();
+      if (every(config_.trainer.checkpoint_every_n_steps)) try_to_save();
     }
   }
 
@@ -82,18 +112,22 @@ class Trainer {
   Phase make_phase() {
     Phase phase;
     phase.config = &config_.phases[static_cast<std::size_t>(progress_.phase)];
-    phase.built = build_salm(context_, config_, inputs_.tokenizer, {phase.config->freeze_params, phase.config->prevent_freeze_params});
+    phase.built =
+        build_salm(context_, config_, inputs_.tokenizer, {phase.config->freeze_params, phase.config->prevent_freeze_params});
     phase.optimizer = Optimizer(config_.optimizer, phase.built->store);
     return phase;
   }
 
   void start_loader() {
     const PhaseConfig& phase = *phase_.config;
-    SampleOptions options{.seed = config_.trainer.seed, .training = true, .spec_augment = phase.spec_augment.value_or(config_.spec_augment),
+    SampleOptions options{.seed = config_.trainer.seed,
+                          .training = true,
+                          .spec_augment = phase.spec_augment.value_or(config_.spec_augment),
                           .cache_bytes = static_cast<std::size_t>(config_.data.cache_gigabytes * 1e9)};
     phase_.maker = std::make_unique<SampleMaker>(entries_, frontend_, inputs_.tokenizer, options);
-    phase_.planner = std::make_unique<BatchPlanner>(phase.batches.value_or(config_.batches), phase_.maker->utterances(), config_.trainer.seed,
-                                                    config_.features.sample_rate, [this](std::int64_t n) { return frontend_.frames(n); });
+    phase_.planner = std::make_unique<BatchPlanner>(phase.batches.value_or(config_.batches), phase_.maker->utterances(),
+                                                    config_.trainer.seed, config_.features.sample_rate,
+                                                    [this](std::int64_t n) { return frontend_.frames(n); });
     const std::int64_t failed = progress_.drops.failed;
     progress_.drops = phase_.planner->drops();  // of every epoch of this phase; what failed to load adds up over the run
     if (progress_.drops.total() > 0) say("left out of every epoch: " + progress_.drops.report());
@@ -105,12 +139,13 @@ class Trainer {
     const auto checkpoint = find_checkpoint(checkpoints(), [this](const std::string& line) { say(line); });
     if (checkpoint) {
       progress_ = progress_from_json(checkpoint->manifest().state);
-      require(progress_.phase >= 0 && progress_.phase < static_cast<std::int64_t>(config_.phases.size()), "resume", checkpoint->folder().string(),
-              " is in phase ", progress_.phase, " of ", config_.phases.size());
+      require(progress_.phase >= 0 && progress_.phase < static_cast<std::int64_t>(config_.phases.size()), "resume",
+              checkpoint->folder().string(), " is in phase ", progress_.phase, " of ", config_.phases.size());
       phase_ = make_phase();
       for (auto& [name, tensor] : named_tensors(*phase_.built, phase_.optimizer)) checkpoint->read(name, tensor);
       phase_.built->store.masters_to_values();
       phase_.optimizer.set_steps(progress_.phase_step);
+      saved_step_ = progress_.step;
       say("resumed from " + checkpoint->folder().string() + " at step " + std::to_string(progress_.step));
     } else {
       phase_ = make_phase();
@@ -135,8 +170,8 @@ class Trainer {
 
   void announce() const {
     const auto& store = phase_.built->store;
-    say("phase " + phase_.config->name + ": " + std::to_string(phase_.config->steps) + " steps, " + std::to_string(store.trainable_count()) +
-        " trainable parameters, " + std::to_string(store.frozen_count()) + " frozen");
+    say("phase " + phase_.config->name + ": " + std::to_string(phase_.config->steps) + " steps, " +
+        std::to_string(store.trainable_count()) + " trainable parameters, " + std::to_string(store.frozen_count()) + " frozen");
   }
 
   /// The next global batch with at least one label: a batch without any is skipped by all ranks alike. A whole epoch of such
@@ -146,7 +181,8 @@ class Trainer {
     while (true) {
       auto batch = phase_.loader->next();
       require(batch.has_value(), "loader", "ended without an end");
-      require(batch->cursor.epoch <= epoch + 1, "train", "no batch of epoch ", epoch + 1, " has a label; dropped so far: ", progress_.drops.report());
+      require(batch->cursor.epoch <= epoch + 1, "train", "no batch of epoch ", epoch + 1,
+              " has a label; dropped so far: ", progress_.drops.report());
       progress_.cursor = batch->next;
       progress_.drops += batch->drops;
       for (const auto& line : batch->failures) say("dropped a sample: " + line);
@@ -161,7 +197,8 @@ class Trainer {
       std::int64_t both[2] = {counts.labels, counts.ctc_targets};
       group_.all_reduce(std::span<std::int64_t>(both));
       counts = {both[0], both[1]};
-      if ((phase_.config->llm_weight > 0 && counts.labels > 0) || (phase_.config->ctc_weight > 0 && counts.ctc_targets > 0)) return std::move(*batch);
+      if ((phase_.config->llm_weight > 0 && counts.labels > 0) || (phase_.config->ctc_weight > 0 && counts.ctc_targets > 0))
+        return std::move(*batch);
       say("skipped a batch without any label");
     }
   }
@@ -193,7 +230,8 @@ class Trainer {
     }
     store.finish_step();
     const double norm = grad_norm(store, group_);
-    if (!std::isfinite(norm)) refuse_update(norm, batch);
+    report.loss = phase.llm_weight * report.llm_loss + phase.ctc_weight * report.ctc_loss;
+    if (!std::isfinite(norm) || !std::isfinite(report.loss)) refuse_update(norm, report.loss, batch);
     const double lr = learning_rate(phase.schedule, progress_.phase_step, phase.steps);
     {
       Span span(context_.trace, "optimizer");
@@ -206,7 +244,6 @@ class Trainer {
     report.phase = phase.name;
     report.step = progress_.step;
     report.total_steps = config_.total_steps();
-    report.loss = phase.llm_weight * report.llm_loss + phase.ctc_weight * report.ctc_loss;
     report.grad_norm = norm;
     report.lr = lr;
     report.samples = batch.counts.samples;
@@ -239,18 +276,19 @@ class Trainer {
     std::int64_t at = 0;
     for (std::size_t i = 0; i < micro.ids.size(); ++i) {
       const auto values = static_cast<std::size_t>(micro.frames_of[i] * micro.mels);
-      samples.push_back({micro.ids[i], std::span<const float>(micro.features).subspan(static_cast<std::size_t>(at), values), micro.tokens[i]});
+      samples.push_back({micro.ids[i], std::span<const float>(micro.features).subspan(static_cast<std::size_t>(at), values),
+                         micro.tokens[i]});
       at += static_cast<std::int64_t>(values);
     }
     return make_salm_batch(context_, samples, config_, inputs_.tokenizer, prompt_, true);
   }
 
-  [[noreturn]] void refuse_update(double norm, const LoadedBatch& batch) const {
+  [[noreturn]] void refuse_update(double norm, double loss, const LoadedBatch& batch) const {
     std::string ids;
     for (const auto& micro : batch.microbatches)
       for (const auto id : micro.ids) ids += ' ' + std::to_string(id);
-    fail("train", "the gradient norm of step ", progress_.step + 1, " is ", norm, "; nothing was updated. Samples of the step:", ids,
-         ". The newest checkpoint is in ", checkpoints().string());
+    fail("train", "the gradient norm of step ", progress_.step + 1, " is ", norm, ", its loss ", loss,
+         "; nothing was updated. Samples of the step:", ids, ". The newest checkpoint is in ", checkpoints().string());
   }
 
   void evaluate() {
@@ -270,16 +308,27 @@ class Trainer {
     saved_step_ = progress_.step;
   }
 
+  /// In the middle of a run a full disk costs a checkpoint, not the steps since the one before.
+  void try_to_save() {
+    try {
+      save();
+    } catch (const Error& error) {
+      say(std::string("no checkpoint of step ") + std::to_string(progress_.step) + ", training goes on: " + error.what());
+    }
+  }
+
   TrainingResult finish(Outcome outcome) {
     phase_.loader.reset();
     save();
-    if (outcome == Outcome::finished) evaluate();
+    if (outcome == Outcome::finished && progress_.step > first_step_) evaluate();
     if (config_.trainer.trace) context_.trace.write(config_.trainer.output_dir / "trace.json");
     return {outcome, progress_.step, progress_.train_seconds, weight_hash(*phase_.built), progress_.drops};
   }
 
   const RunConfig& config_;
   const TrainerHooks& hooks_;
+  RunLock lock_;
+  Threads threads_;
   Context context_;
   SoloGroup group_;
   std::vector<ManifestEntry> entries_, validation_;
@@ -288,7 +337,7 @@ class Trainer {
   Prompt prompt_;
   Progress progress_;
   Phase phase_;
-  std::int64_t saved_step_ = -1;
+  std::int64_t first_step_ = 0, saved_step_ = -1;
 };
 
 }  // namespace

@@ -11,10 +11,10 @@ namespace chorus {
 /// One optimizer step.
 struct StepReport {
   std::string phase;
-  std::int64_t step = 0, total_steps = 0;   ///< from 1, over all phases
+  std::int64_t step = 0, total_steps = 0;  ///< from 1, over all phases
   double loss = 0, llm_loss = 0, ctc_loss = 0, grad_norm = 0, lr = 0;
   std::int64_t epoch = 0, samples = 0, frames = 0, labels = 0, microbatches = 0;
-  std::int64_t rows = 0;                    ///< encoder rows and text items: what "tokens/s" counts
+  std::int64_t rows = 0;  ///< encoder rows and text items: what "tokens/s" counts
   double audio_seconds = 0, seconds = 0, data_wait = 0, flops = 0;
   std::size_t memory = 0, memory_peak = 0;  ///< bytes of tensors
 };
@@ -31,9 +31,9 @@ enum class Outcome { finished, stopped, paused };
 struct TrainingResult {
   Outcome outcome = Outcome::finished;
   std::int64_t step = 0;
-  double train_seconds = 0;     ///< in steps, over all invocations of the run
-  std::string weight_hash;      ///< XXH3-128 of all masters, in order of declaration
-  DropCounts drops;             ///< samples that failed to load, over the run, and what the last phase left out of every epoch
+  double train_seconds = 0;  ///< in steps, over all invocations of the run
+  std::string weight_hash;   ///< XXH3-128 of all masters, in order of declaration
+  DropCounts drops;          ///< samples that failed to load, over the run, and what the last phase left out of every epoch
 };
 
 /// Trains what the configuration says, from the newest valid checkpoint of its output_dir if there is one. Errors: whatever

@@ -9,23 +9,25 @@ namespace chorus {
 namespace {
 
 /// The widest copy of each parameter: masters where there are any.
-Tensor widest(const ParamStore& store, const ParamStore::Entry& entry) { return store.masters.flat_view(entry.first, entry.param->global); }
+Tensor widest(const ParamStore& store, const ParamStore::Entry& entry) {
+  return store.masters.flat_view(entry.first, entry.param->global);
+}
 
 }  // namespace
 
 nlohmann::json to_json(const Progress& p) {
   return {{"step", p.step},
-                        {"phase", p.phase},
-                        {"phase_step", p.phase_step},
-                        {"epoch", p.cursor.epoch},
-                        {"batch", p.cursor.batch},
-                        {"train_seconds", p.train_seconds},
-                        {"drops",
-                         {{"too_short", p.drops.too_short},
-                          {"too_long", p.drops.too_long},
-                          {"empty_text", p.drops.empty_text},
-                          {"text_too_long", p.drops.text_too_long},
-                          {"failed", p.drops.failed}}}};
+          {"phase", p.phase},
+          {"phase_step", p.phase_step},
+          {"epoch", p.cursor.epoch},
+          {"batch", p.cursor.batch},
+          {"train_seconds", p.train_seconds},
+          {"drops",
+           {{"too_short", p.drops.too_short},
+            {"too_long", p.drops.too_long},
+            {"empty_text", p.drops.empty_text},
+            {"text_too_long", p.drops.text_too_long},
+            {"failed", p.drops.failed}}}};
 }
 
 Progress progress_from_json(const nlohmann::json& json) {
@@ -36,7 +38,8 @@ Progress progress_from_json(const nlohmann::json& json) {
             .phase_step = json.at("phase_step"),
             .cursor = {json.at("epoch"), json.at("batch")},
             .train_seconds = json.at("train_seconds"),
-            .drops = {drops.at("too_short"), drops.at("too_long"), drops.at("empty_text"), drops.at("text_too_long"), drops.at("failed")}};
+            .drops = {drops.at("too_short"), drops.at("too_long"), drops.at("empty_text"), drops.at("text_too_long"),
+                      drops.at("failed")}};
   } catch (const nlohmann::json::exception& error) {
     fail("checkpoint", "the state of the run can't be read: ", error.what());
   }
@@ -44,8 +47,10 @@ Progress progress_from_json(const nlohmann::json& json) {
 
 std::vector<std::pair<std::string, Tensor>> named_weights(const BuiltSalm& built) {
   std::vector<std::pair<std::string, Tensor>> out;
-  for (const auto& entry : built.store.trainable) out.push_back({checkpoint_path("model", entry.path), widest(built.store, entry)});
-  for (const auto& entry : built.store.frozen) out.push_back({checkpoint_path("model", entry.path), entry.param->value.detach()});
+  for (const auto& entry : built.store.trainable)
+    out.push_back({checkpoint_path("model", entry.path), widest(built.store, entry)});
+  for (const auto& entry : built.store.frozen)
+    out.push_back({checkpoint_path("model", entry.path), entry.param->value.detach()});
   for (const auto& [path, buffer] : built.store.buffers) out.push_back({checkpoint_path("buffer", path), buffer->value});
   return out;
 }

@@ -2,7 +2,6 @@
 #include <chorus/apps/console.h>
 #include <chorus/core/cpu.h>
 #include <chorus/io/manifest.h>
-
 #include <omp.h>
 
 namespace chorus {
@@ -25,7 +24,8 @@ int run_transcribe(const TranscribeOptions& options) {
   for (const auto& file : options.files) {
     // File by file: one that can't be read costs nobody else's transcript.
     try {
-      const Recording recording = run.transcriber->recording({.audio = file, .text = "", .offset = 0, .duration = -1, .lang = "", .id = ""});
+      const Recording recording =
+          run.transcriber->recording({.audio = file, .text = "", .offset = 0, .duration = -1, .lang = "", .id = ""});
       const Transcript transcript = run.transcriber->transcribe(std::span(&recording, 1))[0];
       std::printf("%s\t%s\n", file.c_str(), (options.ctc || !run.built->model.llm ? transcript.ctc : transcript.text).c_str());
       std::fflush(stdout);
@@ -45,8 +45,9 @@ struct EvaluateOptions {
 };
 
 void print_score(const std::string& label, const TextScore& score) {
-  std::printf("%-28s CER %6.1f %%   WER %6.1f %%   (%lld characters, %lld words)\n", label.c_str(), 100 * score.characters.value(),
-              100 * score.words.value(), static_cast<long long>(score.characters.reference), static_cast<long long>(score.words.reference));
+  std::printf("%-28s CER %6.1f %%   WER %6.1f %%   (%lld characters, %lld words)\n", label.c_str(),
+              100 * score.characters.value(), 100 * score.words.value(), static_cast<long long>(score.characters.reference),
+              static_cast<long long>(score.words.reference));
 }
 
 int run_evaluate(const EvaluateOptions& options) {
@@ -57,13 +58,17 @@ int run_evaluate(const EvaluateOptions& options) {
   require(!corpus.recordings.empty(), "evaluate", options.manifest.string(), " has no recording that can be used");
   const Evaluation evaluation = run.transcriber->evaluate(corpus.recordings);
   const bool llm = run.built->model.llm.has_value(), ctc = run.built->model.ctc_head.has_value();
-  std::printf("%s: %zu recordings, checkpoint of step %lld\n", options.manifest.c_str(), corpus.recordings.size(), static_cast<long long>(run.step));
-  const auto figure = [&](const char* what, double value, const char* unit) { std::printf("figure %s_%s %.1f %s\n", options.figure_prefix.c_str(), what, value, unit); };
+  std::printf("%s: %zu recordings, checkpoint of step %lld\n", options.manifest.c_str(), corpus.recordings.size(),
+              static_cast<long long>(run.step));
+  const auto figure = [&](const char* what, double value, const char* unit) {
+    std::printf("figure %s_%s %.1f %s\n", options.figure_prefix.c_str(), what, value, unit);
+  };
   if (llm) print_score("decoder", evaluation.llm);
   if (ctc) print_score("CTC head", evaluation.ctc);
   const TextScore& main_score = llm ? evaluation.llm : evaluation.ctc;
   if (options.controls) {
-    const TextScore other = run.transcriber->control_other(corpus.recordings), silence = run.transcriber->control_silence(corpus.recordings);
+    const TextScore other = run.transcriber->control_other(corpus.recordings),
+                    silence = run.transcriber->control_silence(corpus.recordings);
     print_score("hears another recording", other);
     print_score("hears silence", silence);
     figure("control_other_cer", 100 * other.characters.value(), "%");
@@ -73,9 +78,11 @@ int run_evaluate(const EvaluateOptions& options) {
   if (options.table > 0) {
     std::printf("\n| recording | reference | transcript |\n|---|---|---|\n");
     const std::size_t stride = std::max<std::size_t>(1, corpus.recordings.size() / static_cast<std::size_t>(options.table));
-    for (std::size_t i = 0, shown = 0; i < corpus.recordings.size() && shown < static_cast<std::size_t>(options.table); i += stride, ++shown) {
+    for (std::size_t i = 0, shown = 0; i < corpus.recordings.size() && shown < static_cast<std::size_t>(options.table);
+         i += stride, ++shown) {
       const auto& t = evaluation.transcripts[i];
-      std::printf("| %s | %s | %s |\n", corpus.recordings[i].name.c_str(), corpus.recordings[i].text.c_str(), (llm ? t.text : t.ctc).c_str());
+      std::printf("| %s | %s | %s |\n", corpus.recordings[i].name.c_str(), corpus.recordings[i].text.c_str(),
+                  (llm ? t.text : t.ctc).c_str());
     }
     std::printf("\n");
   }

@@ -14,7 +14,11 @@ constexpr std::size_t frames_per_batch = 6000;  // about a minute of sound at on
 }  // namespace
 
 Transcriber::Transcriber(Context& context, const Salm& model, const RunConfig& config, const RunInputs& inputs)
-    : context_(context), model_(model), config_(config), inputs_(inputs), prompt_(config.prompt, inputs.tokenizer),
+    : context_(context),
+      model_(model),
+      config_(config),
+      inputs_(inputs),
+      prompt_(config.prompt, inputs.tokenizer),
       frontend_(config.features, inputs.statistics) {}
 
 std::vector<float> Transcriber::features(std::span<const float> samples) const { return frontend_(samples); }
@@ -43,12 +47,14 @@ void Transcriber::for_each_batch(
     const std::function<void(std::span<const std::size_t>, std::span<const SpeechSample>)>& use) const {
   std::vector<std::size_t> order(recordings.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return recordings[a].features.size() < recordings[b].features.size(); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](auto a, auto b) { return recordings[a].features.size() < recordings[b].features.size(); });
   std::vector<std::vector<std::int32_t>> texts(recordings.size());
   for (std::size_t begin = 0; begin < order.size();) {
     std::size_t end = begin, values = 0;
     const auto budget = frames_per_batch * static_cast<std::size_t>(config_.features.mels);
-    while (end < order.size() && (end == begin || values + recordings[order[end]].features.size() <= budget)) values += recordings[order[end++]].features.size();
+    while (end < order.size() && (end == begin || values + recordings[order[end]].features.size() <= budget))
+      values += recordings[order[end++]].features.size();
     std::vector<SpeechSample> samples;
     for (std::size_t i = begin; i < end; ++i) {
       const auto& r = recordings[order[i]];
@@ -72,7 +78,8 @@ std::vector<Transcript> Transcriber::transcribe(std::span<const Recording> recor
     }
     if (!model_.llm) return;
     std::vector<std::int64_t> limits;
-    for (const auto i : indices) limits.push_back(static_cast<std::int64_t>(std::ceil(recordings[i].seconds * config_.max_answer_tokens_per_second)) + 10);
+    for (const auto i : indices)
+      limits.push_back(static_cast<std::int64_t>(std::ceil(recordings[i].seconds * config_.max_answer_tokens_per_second)) + 10);
     const auto answers = model_.generate(heard, batch, limits, inputs_.tokenizer.eos());
     for (std::size_t i = 0; i < indices.size(); ++i) out[indices[i]].text = inputs_.tokenizer.decode(answers[i]);
   });
@@ -85,21 +92,26 @@ Evaluation Transcriber::evaluate(std::span<const Recording> recordings) const {
   LossCounts counts;
   const std::int64_t mels = config_.features.mels;
   for (const auto& r : recordings) {
-    const LossCounts own = loss_counts(static_cast<std::int64_t>(r.features.size()) / mels, inputs_.tokenizer.encode(r.text), config_, prompt_);
+    const LossCounts own =
+        loss_counts(static_cast<std::int64_t>(r.features.size()) / mels, inputs_.tokenizer.encode(r.text), config_, prompt_);
     counts.labels += own.labels;
     counts.ctc_targets += own.ctc_targets;
   }
-  const SalmLossOptions options{.counts = counts, .llm_weight = model_.llm ? 1.0 : 0.0, .ctc_weight = model_.ctc_head ? 1.0 : 0.0,
-                                .label_smoothing = 0, .corruption = {}};
+  const SalmLossOptions options{.counts = counts,
+                                .llm_weight = model_.llm ? 1.0 : 0.0,
+                                .ctc_weight = model_.ctc_head ? 1.0 : 0.0,
+                                .label_smoothing = 0,
+                                .corruption = {}};
   for_each_batch(recordings, [&](std::span<const std::size_t>, std::span<const SpeechSample> samples) {
-    const SalmLoss loss = model_.loss(make_salm_batch(context_, samples, config_, inputs_.tokenizer, prompt_, true), options, Pass{});
+    const SalmLoss loss =
+        model_.loss(make_salm_batch(context_, samples, config_, inputs_.tokenizer, prompt_, true), options, Pass{});
     out.llm_loss += loss.llm;
     out.ctc_loss += loss.ctc;
   });
   out.transcripts = transcribe(recordings);
   for (std::size_t i = 0; i < recordings.size(); ++i) {
-    out.llm.add(recordings[i].text, out.transcripts[i].text);
-    out.ctc.add(recordings[i].text, out.transcripts[i].ctc);
+    if (model_.llm) out.llm.add(recordings[i].text, out.transcripts[i].text);
+    if (model_.ctc_head) out.ctc.add(recordings[i].text, out.transcripts[i].ctc);
   }
   return out;
 }
@@ -107,7 +119,8 @@ Evaluation Transcriber::evaluate(std::span<const Recording> recordings) const {
 TextScore Transcriber::control(std::span<const Recording> recordings, std::span<const Recording> heard) const {
   const auto transcripts = transcribe(heard);
   TextScore score;
-  for (std::size_t i = 0; i < recordings.size(); ++i) score.add(recordings[i].text, model_.llm ? transcripts[i].text : transcripts[i].ctc);
+  for (std::size_t i = 0; i < recordings.size(); ++i)
+    score.add(recordings[i].text, model_.llm ? transcripts[i].text : transcripts[i].ctc);
   return score;
 }
 
@@ -132,7 +145,11 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::function<void
   const auto checkpoint = find_checkpoint(folder / "checkpoints", report);
   const RunConfig config = load_run_config(folder);
   require(checkpoint.has_value(), "load_run", (folder / "checkpoints").string(), " holds no valid checkpoint");
-  LoadedRun run{std::make_unique<Context>(), config, std::make_unique<RunInputs>(load_run_inputs(folder, config)), nullptr, nullptr,
+  LoadedRun run{std::make_unique<Context>(),
+                config,
+                std::make_unique<RunInputs>(load_run_inputs(folder, config)),
+                nullptr,
+                nullptr,
                 static_cast<std::int64_t>(checkpoint->manifest().step)};
   // Nothing is trained here: without gradients and masters a model takes a fraction of the memory.
   run.built = build_salm(*run.context, run.config, run.inputs->tokenizer, {{".*"}, {}});

@@ -12,7 +12,7 @@ struct Recording {
   std::string name;
   std::vector<float> features;  ///< [frames, mels], normalised
   double seconds = 0;
-  std::string text;             ///< the reference, where there is one
+  std::string text;  ///< the reference, where there is one
 };
 
 struct Transcript {
@@ -27,8 +27,8 @@ struct Corpus {
 };
 
 struct Evaluation {
-  double llm_loss = 0, ctc_loss = 0;  ///< means over all labels of the corpus, without smoothing
-  TextScore llm, ctc;
+  double llm_loss = 0, ctc_loss = 0;    ///< means over all labels of the corpus, without smoothing
+  TextScore llm, ctc;                   ///< without any reference for a part that the model lacks
   std::vector<Transcript> transcripts;  ///< in the order of the recordings
 };
 
@@ -44,15 +44,16 @@ class Transcriber {
 
   std::vector<Transcript> transcribe(std::span<const Recording> recordings) const;
   Evaluation evaluate(std::span<const Recording> recordings) const;
-  /// Transcripts of the same recordings when each hears another one's sound (the `shift`-th following it), or silence as long as
-  /// its own: a model that listens must do badly.
+  /// Transcripts of the same recordings when each hears another one's sound (the `shift`-th following it), or silence as long
+  /// as its own: a model that listens must do badly.
   TextScore control_other(std::span<const Recording> recordings, std::size_t shift = 7) const;
   TextScore control_silence(std::span<const Recording> recordings) const;
 
  private:
   TextScore control(std::span<const Recording> recordings, std::span<const Recording> heard) const;
-  void for_each_batch(std::span<const Recording> recordings,
-                      const std::function<void(std::span<const std::size_t> indices, std::span<const SpeechSample> samples)>& use) const;
+  void for_each_batch(
+      std::span<const Recording> recordings,
+      const std::function<void(std::span<const std::size_t> indices, std::span<const SpeechSample> samples)>& use) const;
   Context& context_;
   const Salm& model_;
   RunConfig config_;

@@ -34,7 +34,8 @@ struct Demo {
   Workload workload;
 
   Demo(Context& context, DType dtype) {
-    config.ctc_head = config.ctc_compressor = config.ctc_posteriors = config.projection_norm = config.restart_text_positions = true;
+    config.ctc_head = config.ctc_compressor = config.ctc_posteriors = config.projection_norm = config.restart_text_positions =
+        true;
     auto& e = config.encoder;
     e.features = 80, e.d_model = 144, e.layers = 4, e.heads = 4, e.conv_kernel_size = 15, e.subsampling_factor = 4;
     e.subsampling = "conv1d", e.self_attention_model = "rotary", e.attention_bias = false, e.final_norm = true;
@@ -49,11 +50,14 @@ struct Demo {
     batch.features = Tensor::empty(context, {batch.frames.count(), 80}, dtype);
     std::vector<float> noise(static_cast<std::size_t>(batch.features.numel()));
     fill_normal(random_key(1, "bench"), 0, noise, 0, 1);
-    dispatch<float, bf16>(dtype, "bench", [&]<class T>() { std::transform(noise.begin(), noise.end(), batch.features.as<T>(), [](float x) { return T(x); }); });
+    dispatch<float, bf16>(dtype, "bench", [&]<class T>() {
+      std::transform(noise.begin(), noise.end(), batch.features.as<T>(), [](float x) { return T(x); });
+    });
     LossCounts counts;
     for (std::size_t s = 0; s < lengths.size(); ++s) {
       std::vector<std::int32_t> text;
-      for (std::int64_t i = 0; i < lengths[s] * 18 / 100; ++i) text.push_back(static_cast<std::int32_t>(3 + (i * 7 + ids[s]) % 38));
+      for (std::int64_t i = 0; i < lengths[s] * 18 / 100; ++i)
+        text.push_back(static_cast<std::int32_t>(3 + (i * 7 + ids[s]) % 38));
       Conversation c{ids[s], {43, 1}, {0, 0}};
       c.tokens.insert(c.tokens.end(), text.begin(), text.end());
       c.tokens.push_back(2);
@@ -65,7 +69,8 @@ struct Demo {
     }
     workload.tokens = batch.frames.count() / 4 + 2 * counts.labels;  // encoder rows; audio and text items of the decoder
     workload.loss = [this, counts](std::uint64_t step) {
-      const SalmLossOptions options{.counts = counts, .llm_weight = 0.7, .ctc_weight = 0.3, .label_smoothing = 0.1, .corruption = {}};
+      const SalmLossOptions options{
+          .counts = counts, .llm_weight = 0.7, .ctc_weight = 0.3, .label_smoothing = 0.1, .corruption = {}};
       return model.loss(batch, options, {.training = true, .seed = 1, .step = step}).total;
     };
   }
@@ -79,9 +84,19 @@ struct Decoder {
   Workload workload;
 
   Decoder(Context& context, DType dtype, std::int64_t tokens) {
-    model = Llm({.vocab_size = 49152, .hidden_size = 576, .num_hidden_layers = 30, .num_attention_heads = 9, .num_key_value_heads = 3,
-                 .head_dim = 64, .intermediate_size = 1536, .rope_theta = 10000, .rms_norm_eps = 1e-5, .tie_word_embeddings = true,
-                 .embedding_std = 0.02, .dropout = 0, .attention_dropout = 0});
+    model = Llm({.vocab_size = 49152,
+                 .hidden_size = 576,
+                 .num_hidden_layers = 30,
+                 .num_attention_heads = 9,
+                 .num_key_value_heads = 3,
+                 .head_dim = 64,
+                 .intermediate_size = 1536,
+                 .rope_theta = 10000,
+                 .rms_norm_eps = 1e-5,
+                 .tie_word_embeddings = true,
+                 .embedding_std = 0.02,
+                 .dropout = 0,
+                 .attention_dropout = 0});
     workload.store = materialize(model, context, {.dtype = dtype, .seed = 1, .freeze = {}});
     std::vector<std::int64_t> lengths, sample_ids;
     for (std::int64_t at = 0; at < tokens; at += 1024) {
@@ -97,7 +112,8 @@ struct Decoder {
     workload.tokens = tokens;
     workload.loss = [this, tokens](std::uint64_t step) {
       const Pass pass{.training = true, .seed = 1, .step = step};
-      return model.loss(model(model.embedding(ids), rows, pass), labels, {.scale = 1.0 / static_cast<double>(tokens), .label_smoothing = 0});
+      return model.loss(model(model.embedding(ids), rows, pass), labels,
+                        {.scale = 1.0 / static_cast<double>(tokens), .label_smoothing = 0});
     };
   }
 };
@@ -137,7 +153,8 @@ void measure(Context& context, Workload& work, const Options& options) {
 
   std::vector<std::pair<double, std::string>> rows;
   double spans = 0;
-  for (const auto& [name, total] : totals) rows.push_back({total.seconds / options.steps, name}), spans += total.seconds / options.steps;
+  for (const auto& [name, total] : totals)
+    rows.push_back({total.seconds / options.steps, name}), spans += total.seconds / options.steps;
   std::sort(rows.rbegin(), rows.rend());
   std::printf("%-34s %9s %7s %9s %9s\n", "op", "ms/step", "%", "calls", "GFLOP/s");
   for (const auto& [seconds, name] : rows) {
@@ -147,7 +164,9 @@ void measure(Context& context, Workload& work, const Options& options) {
   }
   std::printf("%-34s %9.3f %7.1f\n", "outside spans", (median - spans) * 1e3, 100 * (median - spans) / median);
   const std::string prefix = "step." + options.model + '.' + std::string(name(options.dtype));
-  const auto figure = [&](const char* what, double value, const char* unit) { std::printf("figure %s.%s %.4g %s\n", prefix.c_str(), what, value, unit); };
+  const auto figure = [&](const char* what, double value, const char* unit) {
+    std::printf("figure %s.%s %.4g %s\n", prefix.c_str(), what, value, unit);
+  };
   figure("seconds", median, "s");
   figure("tokens_per_s", static_cast<double>(work.tokens) / median, "tokens/s");
   figure("rate", flops / median / 1e9, "GFLOP/s");
@@ -162,14 +181,22 @@ int run(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     const bool has_value = i + 1 < argc;
-    if (word == "--dtype" && has_value) options.dtype = std::strcmp(argv[++i], "bf16") == 0 ? DType::bf16 : DType::f32;
-    else if (word == "--steps" && has_value) options.steps = std::max(1, std::atoi(argv[++i]));
-    else if (word == "--tokens" && has_value) options.tokens = std::max(1, std::atoi(argv[++i]));
-    else if (word == "demo" || word == "decoder") options.model = word;
-    else return std::fprintf(stderr, "bench_step demo|decoder [--dtype f32|bf16] [--steps N] [--tokens N]; got '%s'\n", word.c_str()), 2;
+    if (word == "--dtype" && has_value)
+      options.dtype = std::strcmp(argv[++i], "bf16") == 0 ? DType::bf16 : DType::f32;
+    else if (word == "--steps" && has_value)
+      options.steps = std::max(1, std::atoi(argv[++i]));
+    else if (word == "--tokens" && has_value)
+      options.tokens = std::max(1, std::atoi(argv[++i]));
+    else if (word == "demo" || word == "decoder")
+      options.model = word;
+    else
+      return std::fprintf(stderr, "bench_step demo|decoder [--dtype f32|bf16] [--steps N] [--tokens N]; got '%s'\n",
+                          word.c_str()),
+             2;
   }
   Context context;
-  std::printf("%s, %s on %s\n", options.model.c_str(), std::string(name(options.dtype)).c_str(), kernel::matmul_description().c_str());
+  std::printf("%s, %s on %s\n", options.model.c_str(), std::string(name(options.dtype)).c_str(),
+              kernel::matmul_description().c_str());
   if (options.model == "demo") {
     Demo demo(context, options.dtype);
     measure(context, demo.workload, options);

@@ -5,6 +5,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <omp.h>
 #include <thread>
 
 namespace chorus {
@@ -116,7 +117,16 @@ Loader::Loader(const BatchPlanner& planner, const SampleMaker& maker, const Load
     require(start.batch >= 0 && start.batch < batches, "Loader", "the data cursor says batch ", start.batch, " of epoch ",
             start.epoch, ", which has ", batches, ": were the data or the batch keys changed?");
   }
-  for (int t = 0; t < config.threads; ++t) impl_->threads.emplace_back([impl = impl_.get()] { impl->work(); });
+  try {
+    for (int t = 0; t < config.threads; ++t)
+      impl_->threads.emplace_back([impl = impl_.get()] {
+        omp_set_num_threads(1);  // of this thread: the cores belong to the training step
+        impl->work();
+      });
+  } catch (...) {
+    stop();
+    throw;
+  }
 }
 
 Loader::~Loader() { stop(); }

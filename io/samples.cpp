@@ -100,8 +100,17 @@ SampleData SampleMaker::operator()(const Sample& sample, std::int64_t epoch) con
 
 FeatureStatistics measure_statistics(std::span<const ManifestEntry> entries, const Frontend& frontend) {
   StatisticsSum sum(frontend.config().mels);
-  for (const ManifestEntry& e : entries)
-    sum.add(frontend.log_mel<float>(read_audio(e.audio, frontend.config().sample_rate, e.offset, e.duration)));
+  std::string first_error;
+  std::size_t read = 0;
+  for (const ManifestEntry& e : entries) {
+    try {
+      sum.add(frontend.log_mel<float>(read_audio(e.audio, frontend.config().sample_rate, e.offset, e.duration)));
+      ++read;
+    } catch (const Error& error) {
+      if (first_error.empty()) first_error = error.what();
+    }
+  }
+  require(read > 0, "measure_statistics", "none of ", entries.size(), " recordings can be read; the first: ", first_error);
   return sum.result();
 }
 

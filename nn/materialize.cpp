@@ -1,6 +1,7 @@
 #include <chorus/core/rng.h>
 #include <chorus/nn/materialize.h>
 #include <chorus/tensor/kernels/pointwise.h>
+
 #include <algorithm>
 #include <regex>
 #include <set>
@@ -86,8 +87,8 @@ Shape fused_shape(const Block& block) {
   Shape shape = block.params.front().second->global;
   shape[0] = 0;
   for (const auto& [path, param] : block.params) {
-    require(param->global.rank() == shape.rank() && (shape.rank() < 2 || param->global[1] == shape[1]), "materialize", path, " has shape ",
-            param->global, ", which can't be stacked under ", block.params.front().second->global);
+    require(param->global.rank() == shape.rank() && (shape.rank() < 2 || param->global[1] == shape[1]), "materialize", path,
+            " has shape ", param->global, ", which can't be stacked under ", block.params.front().second->global);
     shape[0] += param->global[0];
   }
   return shape;
@@ -148,7 +149,8 @@ ParamStore materialize(Context& context, const Declared& declared, const Materia
 
   const DType wide_type = wide(options.dtype);
   store.values = Tensor::zeros(context, {trainable_size}, options.dtype, Category::parameters);
-  store.masters = wide_type == options.dtype ? store.values : Tensor::zeros(context, {trainable_size}, wide_type, Category::optimizer);
+  store.masters =
+      wide_type == options.dtype ? store.values : Tensor::zeros(context, {trainable_size}, wide_type, Category::optimizer);
   store.grads = Tensor::zeros(context, {trainable_size}, wide_type, Category::gradients);
   store.frozen_values = Tensor::zeros(context, {frozen_size}, options.dtype, Category::parameters);
 

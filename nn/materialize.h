@@ -8,15 +8,15 @@ namespace chorus {
 /// one array, so that norm, clipping, optimizer and reductions are single passes. Frozen ones have values only.
 struct ParamStore {
   struct Entry {
-    Param* param;          ///< valid as long as the module is not moved
+    Param* param;  ///< valid as long as the module is not moved
     std::string path;
-    std::int64_t first;    ///< element offset in the flat buffers
+    std::int64_t first;  ///< element offset in the flat buffers
     std::int64_t count;
   };
-  Tensor values;           ///< [padded numel] of the trainable parameters, in the compute type
-  Tensor masters;          ///< the same in wide(dtype): the storage of `values` itself unless that is bf16
-  Tensor grads;            ///< [padded numel], wide(dtype); gaps between parameters are zero and stay zero
-  Tensor frozen_values;    ///< [padded numel] of the frozen parameters
+  Tensor values;         ///< [padded numel] of the trainable parameters, in the compute type
+  Tensor masters;        ///< the same in wide(dtype): the storage of `values` itself unless that is bf16
+  Tensor grads;          ///< [padded numel], wide(dtype); gaps between parameters are zero and stay zero
+  Tensor frozen_values;  ///< [padded numel] of the frozen parameters
   std::vector<Entry> trainable, frozen;
   std::vector<std::pair<std::string, Buffer*>> buffers;
   std::vector<std::shared_ptr<Node>> leaves;
@@ -43,11 +43,10 @@ struct MaterializeOptions {
   FreezeRules freeze;
 };
 
-
 namespace detail {
 struct Declared {
   struct Item {
-    std::string path;              ///< of the Param, or of the Stacked
+    std::string path;  ///< of the Param, or of the Stacked
     Param* param = nullptr;
     Stacked* stacked = nullptr;
     std::vector<std::string> part_paths;
@@ -57,7 +56,9 @@ struct Declared {
   std::vector<std::pair<std::string, Dropout*>> dropouts;
 };
 ParamStore materialize(Context& context, const Declared& declared, const MaterializeOptions& options);
-inline std::string parent(const std::string& path) { return path.substr(0, path.rfind('.') == path.npos ? 0 : path.rfind('.')); }
+inline std::string parent(const std::string& path) {
+  return path.substr(0, path.rfind('.') == path.npos ? 0 : path.rfind('.'));
+}
 }  // namespace detail
 
 /// Allocates and initialises every parameter and buffer of `module` and names its dropouts. The module must stay where it

@@ -5,6 +5,7 @@
 #include <chorus/core/rng.h>
 #include <chorus/nn/param.h>
 #include <chorus/tensor/rows.h>
+
 #include <functional>
 #include <optional>
 #include <string>
@@ -57,7 +58,9 @@ struct Dropout {
 };
 
 template <class M>
-concept Module = requires(M& m) { m.fields([](const char*, auto&) {}); };
+concept Module = requires(M& m) {
+  m.fields([](const char*, auto&) {});
+};
 
 inline std::string join(const std::string& path, const std::string& name) { return path.empty() ? name : path + '.' + name; }
 

@@ -1,4 +1,5 @@
 #include <chorus/nn/param.h>
+
 #include <cmath>
 
 namespace chorus {

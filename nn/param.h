@@ -2,6 +2,7 @@
 #pragma once
 #include <chorus/tensor/autograd/node.h>
 #include <chorus/tensor/layout.h>
+
 #include <string>
 
 namespace chorus {
@@ -23,13 +24,13 @@ struct Param {
   Param() = default;
   Param(const Shape& shape, Init init) : global(shape), init(init) {}
 
-  Tensor value;           ///< in the compute type; a leaf when trainable
-  Tensor grad;            ///< wide(dtype), empty when frozen
-  Shape global;           ///< the logical shape, whatever part of it this rank holds
-  Layout layout;          ///< empty on one rank
+  Tensor value;   ///< in the compute type; a leaf when trainable
+  Tensor grad;    ///< wide(dtype), empty when frozen
+  Shape global;   ///< the logical shape, whatever part of it this rank holds
+  Layout layout;  ///< empty on one rank
   Init init;
   bool trainable = true;
-  std::string path;       ///< set by `materialize`: "decoder.layers.0.attention.q.weight"
+  std::string path;  ///< set by `materialize`: "decoder.layers.0.attention.q.weight"
 
   explicit operator bool() const { return global.rank() > 0; }  ///< false for an absent bias
 };

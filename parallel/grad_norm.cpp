@@ -1,5 +1,6 @@
 #include <chorus/parallel/grad_norm.h>
 #include <chorus/tensor/kernels/optimizer.h>
+
 #include <cmath>
 
 namespace chorus {

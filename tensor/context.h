@@ -3,6 +3,7 @@
 #include <chorus/core/memory.h>
 #include <chorus/core/trace.h>
 #include <chorus/tensor/device.h>
+
 #include <cstdint>
 #include <memory>
 
@@ -19,8 +20,8 @@ struct Context {
   Device device;
   Memory memory;
   Trace trace;
-  bool recording = true;          ///< whether ops write autograd nodes
-  std::uint64_t next_node = 0;    ///< numbers nodes in order of creation
+  bool recording = true;                           ///< whether ops write autograd nodes
+  std::uint64_t next_node = 0;                     ///< numbers nodes in order of creation
   std::shared_ptr<kernel::Primitives> primitives;  ///< matrix products prepared so far; see kernels/onednn.cpp
 };
 

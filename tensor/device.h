@@ -8,8 +8,8 @@ struct Cpu {};
 struct CudaState;
 struct Cuda {
   int index = 0;
-  void* stream = nullptr;       ///< a cudaStream_t
-  CudaState* state = nullptr;   ///< what products keep between calls; owned by the `CudaStream` that made this tag
+  void* stream = nullptr;      ///< a cudaStream_t
+  CudaState* state = nullptr;  ///< what products keep between calls; owned by the `CudaStream` that made this tag
 };
 using Device = std::variant<Cpu, Cuda>;
 

@@ -12,7 +12,8 @@ Rows make_rows(Context& context, std::span<const std::int64_t> lengths, std::spa
   require(lengths.size() == ids.size(), "make_rows", lengths.size(), " lengths and ", ids.size(), " ids");
   std::vector<std::int32_t> offsets{0}, index, positions;
   for (std::size_t s = 0; s < lengths.size(); ++s) {
-    require(lengths[s] >= 0 && offsets.back() + lengths[s] <= INT32_MAX, "make_rows", "sequence ", s, " has length ", lengths[s]);
+    require(lengths[s] >= 0 && offsets.back() + lengths[s] <= INT32_MAX, "make_rows", "sequence ", s, " has length ",
+            lengths[s]);
     for (std::int32_t p = 0; p < lengths[s]; ++p) {
       index.push_back(static_cast<std::int32_t>(s));
       index.push_back(p);

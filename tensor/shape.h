@@ -1,7 +1,8 @@
 #pragma once
+#include <chorus/core/error.h>
+
 #include <algorithm>
 #include <array>
-#include <chorus/core/error.h>
 #include <cstdint>
 #include <initializer_list>
 #include <ostream>

@@ -1,6 +1,7 @@
 #include <chorus/tensor/autograd/node.h>
 #include <chorus/tensor/kernels/device_memory.h>
 #include <chorus/tensor/tensor.h>
+
 #include <cstring>
 
 namespace chorus {

@@ -3,6 +3,7 @@
 #include <chorus/tensor/context.h>
 #include <chorus/tensor/dtype.h>
 #include <chorus/tensor/shape.h>
+
 #include <memory>
 #include <span>
 #include <vector>
@@ -35,12 +36,14 @@ class Tensor {
   template <class T>
   static Tensor of(Context& context, const Shape& shape, std::span<const T> values, Category category = Category::activations) {
     Tensor t = empty(context, shape, dtype_of<T>, category);
-    require(static_cast<std::int64_t>(values.size()) == shape.numel(), "Tensor::of", values.size(), " values for shape ", shape);
+    require(static_cast<std::int64_t>(values.size()) == shape.numel(), "Tensor::of", values.size(), " values for shape ",
+            shape);
     t.copy_from_host(values.data());
     return t;
   }
   template <class T>
-  static Tensor of(Context& context, const Shape& shape, const std::vector<T>& values, Category category = Category::activations) {
+  static Tensor of(Context& context, const Shape& shape, const std::vector<T>& values,
+                   Category category = Category::activations) {
     return of(context, shape, std::span<const T>(values), category);
   }
 
@@ -60,11 +63,15 @@ class Tensor {
   void* data() const { return storage_ ? static_cast<char*>(storage_->data) + offset_ : nullptr; }
   template <class T>
   T* as() const {
-    require(dtype_ == dtype_of<std::remove_const_t<T>>, "Tensor::as", "is ", dtype_, ", asked for ", dtype_of<std::remove_const_t<T>>);
+    require(dtype_ == dtype_of<std::remove_const_t<T>>, "Tensor::as", "is ", dtype_, ", asked for ",
+            dtype_of<std::remove_const_t<T>>);
     return static_cast<T*>(data());
   }
   /// Elements as a span; CPU only.
-  template <class T> std::span<T> span() const { return {as<T>(), static_cast<std::size_t>(numel())}; }
+  template <class T>
+  std::span<T> span() const {
+    return {as<T>(), static_cast<std::size_t>(numel())};
+  }
 
   /// [begin, end) of dim 0, sharing storage; outside autograd (the op `slice_rows` differentiates).
   Tensor rows_view(std::int64_t begin, std::int64_t end) const;
@@ -85,8 +92,8 @@ class Tensor {
   void copy_from_host(const void* source) const;
   void copy_to_host(void* target) const;
   void fill(double value) const;
-  double item() const;                        ///< the value of a one-element floating tensor
-  std::vector<double> to_doubles() const;     ///< any type, for tests and reports
+  double item() const;                     ///< the value of a one-element floating tensor
+  std::vector<double> to_doubles() const;  ///< any type, for tests and reports
 
   const std::shared_ptr<Node>& node() const { return node_; }
   void set_node(std::shared_ptr<Node> node) { node_ = std::move(node); }

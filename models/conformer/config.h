@@ -1,12 +1,13 @@
 #pragma once
 #include <chorus/core/config.h>
+
 #include <string>
 
 namespace chorus {
 
 /// FastConformer encoder. Names and defaults are those of NeMo's ConformerEncoder unless a line says otherwise.
 struct ConformerConfig {
-  int features = 128;                            ///< mel bands of the input; no key: the front end's
+  int features = 128;  ///< mel bands of the input; no key: the front end's
   int d_model = 512, layers = 17, heads = 8;
   int ff_expansion_factor = 4, conv_kernel_size = 9;
   std::string subsampling = "dw_striding";       ///< or "conv1d": kernel 3, stride 2 over frames, SiLU

@@ -1,14 +1,17 @@
 #include <chorus/models/conformer/model.h>
 #include <chorus/tensor/ops/conv.h>
 #include <chorus/tensor/ops/pointwise.h>
+
 #include <cmath>
 
 namespace chorus {
 
 ConformerAttention::ConformerAttention(const ConformerConfig& config) : norm(config.d_model), out_dropout{.p = config.dropout} {
-  require(config.d_model % config.heads == 0, "conformer", "d_model ", config.d_model, " is no multiple of heads ", config.heads);
+  require(config.d_model % config.heads == 0, "conformer", "d_model ", config.d_model, " is no multiple of heads ",
+          config.heads);
   if (config.self_attention_model == "rel_pos") {
-    relative.emplace(config.d_model, RelativeAttention::Options{.heads = config.heads, .bias = config.attention_bias, .dropout = config.dropout_att});
+    relative.emplace(config.d_model, RelativeAttention::Options{
+                                         .heads = config.heads, .bias = config.attention_bias, .dropout = config.dropout_att});
     return;
   }
   require(config.self_attention_model == "rotary", "conformer", "self_attention_model '", config.self_attention_model,
@@ -30,17 +33,21 @@ Tensor ConformerAttention::operator()(const Tensor& x, const Tensor& encoding, c
 ConformerConvolution::ConformerConvolution(const ConformerConfig& config)
     : norm(config.d_model),
       pointwise1(config.d_model, 2 * config.d_model, {.bias = config.use_bias, .init = {}}),
-      depthwise({config.conv_kernel_size, config.d_model}, config.d_model, config.conv_kernel_size, config.conv_kernel_size, config.use_bias),
+      depthwise({config.conv_kernel_size, config.d_model}, config.d_model, config.conv_kernel_size, config.conv_kernel_size,
+                config.use_bias),
       pointwise2(config.d_model, config.d_model, {.bias = config.use_bias, .init = {}}),
       dropout{.p = config.dropout} {
-  require(config.conv_kernel_size % 2 == 1, "conformer", "conv_kernel_size ", config.conv_kernel_size, "; an odd number is needed");
+  require(config.conv_kernel_size % 2 == 1, "conformer", "conv_kernel_size ", config.conv_kernel_size,
+          "; an odd number is needed");
   if (config.conv_norm == "layer_norm") {
     layer_norm.emplace(config.d_model);
     return;
   }
-  require(config.conv_norm == "batch_norm", "conformer", "conv_norm '", config.conv_norm, "'; layer_norm and batch_norm are there");
+  require(config.conv_norm == "batch_norm", "conformer", "conv_norm '", config.conv_norm,
+          "'; layer_norm and batch_norm are there");
   const bool step = config.batch_norm_mode == "step";
-  require(step || config.batch_norm_mode == "frozen", "conformer", "batch_norm_mode '", config.batch_norm_mode, "'; frozen and step are there");
+  require(step || config.batch_norm_mode == "frozen", "conformer", "batch_norm_mode '", config.batch_norm_mode,
+          "'; frozen and step are there");
   batch_norm.emplace(config.d_model, step ? BatchNorm::Mode::step : BatchNorm::Mode::frozen);
 }
 
@@ -69,7 +76,8 @@ Tensor ConformerLayer::operator()(const Tensor& input, const Tensor& encoding, c
   });
 }
 
-Conformer::Conformer(const ConformerConfig& config) : config(config), subsampling(config), pre_dropout{.p = config.dropout_pre_encoder} {
+Conformer::Conformer(const ConformerConfig& config)
+    : config(config), subsampling(config), pre_dropout{.p = config.dropout_pre_encoder} {
   for (int i = 0; i < config.layers; ++i) layers.emplace_back(config);
   if (config.final_norm) norm_final.emplace(config.d_model);
 }
@@ -79,7 +87,8 @@ EncodedRows Conformer::operator()(const Tensor& frames, const Rows& frame_rows, 
   if (config.xscaling) x = scale(x, std::sqrt(static_cast<double>(config.d_model)));
   x = pre_dropout(x, rows, pass);
   Tensor encoding;
-  if (config.self_attention_model == "rel_pos") encoding = relative_encoding(x.context(), std::max<std::int64_t>(rows.longest(), 1), config.d_model, x.dtype());
+  if (config.self_attention_model == "rel_pos")
+    encoding = relative_encoding(x.context(), std::max<std::int64_t>(rows.longest(), 1), config.d_model, x.dtype());
   for (const auto& layer : layers) x = layer(x, encoding, rows, pass);
   return {norm_final ? (*norm_final)(x) : x, rows};
 }

@@ -21,7 +21,8 @@ int stages_of(int factor) {
 
 }  // namespace
 
-ConvWeights::ConvWeights(const Shape& shape, std::int64_t channels_out, std::int64_t fan_in, std::int64_t fan_out, bool with_bias)
+ConvWeights::ConvWeights(const Shape& shape, std::int64_t channels_out, std::int64_t fan_in, std::int64_t fan_out,
+                         bool with_bias)
     : weight(shape, Init::xavier(fan_in, fan_out)) {
   if (with_bias) bias = Param({channels_out}, Init::zero());
 }
@@ -33,7 +34,8 @@ std::int64_t subsampled_length(std::int64_t frames, int factor) {
 
 Subsampling::Subsampling(const ConformerConfig& config)
     : depthwise_striding(config.subsampling == "dw_striding"), mels(config.features) {
-  require(depthwise_striding || config.subsampling == "conv1d", "subsampling", "'", config.subsampling, "'; dw_striding and conv1d are there");
+  require(depthwise_striding || config.subsampling == "conv1d", "subsampling", "'", config.subsampling,
+          "'; dw_striding and conv1d are there");
   const std::int64_t d = config.d_model, c = config.subsampling_conv_channels;
   const int stages = stages_of(config.subsampling_factor);
   if (!depthwise_striding) {
@@ -55,8 +57,8 @@ Subsampling::Subsampling(const ConformerConfig& config)
 }
 
 EncodedRows Subsampling::operator()(const Tensor& frames, const Rows& rows) const {
-  require(frames.rank() == 2 && frames.cols() == mels && frames.rows() == rows.count(), "subsampling", "frames ", frames, "; expected (",
-          rows.count(), ", ", mels, ")");
+  require(frames.rank() == 2 && frames.cols() == mels && frames.rows() == rows.count(), "subsampling", "frames ", frames,
+          "; expected (", rows.count(), ", ", mels, ")");
   EncodedRows now{frames, rows};
   for (const auto& layer : conv) {
     const Rows next = halved(now.rows);
@@ -70,9 +72,11 @@ EncodedRows Subsampling::operator()(const Tensor& frames, const Rows& rows) cons
     bins = halved(bins);  // now.x is [T/2, bins * channels]
     for (std::size_t i = 0; i < depthwise.size(); ++i) {
       next = halved(now.rows);
-      const Tensor mixed = depthwise_conv2d_subsample(now.x, now.rows, next, depthwise[i].weight.value, depthwise[i].bias.value, static_cast<int>(bins));
+      const Tensor mixed = depthwise_conv2d_subsample(now.x, now.rows, next, depthwise[i].weight.value, depthwise[i].bias.value,
+                                                      static_cast<int>(bins));
       bins = halved(bins);
-      const Tensor y = linear(mixed.reshaped({next.count() * bins, channels}), pointwise[i].weight.value, pointwise[i].bias.value);
+      const Tensor y =
+          linear(mixed.reshaped({next.count() * bins, channels}), pointwise[i].weight.value, pointwise[i].bias.value);
       now = {relu(y).reshaped({next.count(), bins * channels}), next};
     }
   }

@@ -5,10 +5,10 @@ namespace chorus {
 
 /// A decoder of the Llama family (Touvron et al. 2023). Names as in Hugging Face's LlamaConfig.
 struct LlmConfig {
-  int vocab_size = 32000;            ///< no key: the tokenizer's
+  int vocab_size = 32000;  ///< no key: the tokenizer's
   int hidden_size = 576, num_hidden_layers = 30;
   int num_attention_heads = 9, num_key_value_heads = 3;
-  int head_dim = 0;                  ///< 0: hidden_size / num_attention_heads
+  int head_dim = 0;  ///< 0: hidden_size / num_attention_heads
   int intermediate_size = 1536;
   double rope_theta = 10000, rms_norm_eps = 1e-5;
   bool tie_word_embeddings = false;  ///< the head's weight is the embedding
@@ -33,10 +33,10 @@ struct LlmConfig {
   }
   template <class Check>
   void rules(Check&& check) const {
-    check(num_attention_heads % num_key_value_heads == 0, "num_key_value_heads", num_key_value_heads, " doesn't divide num_attention_heads ",
-          num_attention_heads);
-    check(head_dim > 0 || (hidden_size % num_attention_heads == 0 && head_size() % 2 == 0), "num_attention_heads", "hidden_size ", hidden_size,
-          " over ", num_attention_heads, " heads gives no even head_dim; set head_dim");
+    check(num_attention_heads % num_key_value_heads == 0, "num_key_value_heads", num_key_value_heads,
+          " doesn't divide num_attention_heads ", num_attention_heads);
+    check(head_dim > 0 || (hidden_size % num_attention_heads == 0 && head_size() % 2 == 0), "num_attention_heads",
+          "hidden_size ", hidden_size, " over ", num_attention_heads, " heads gives no even head_dim; set head_dim");
   }
 };
 

@@ -32,7 +32,8 @@ Llm::Llm(const LlmConfig& config)
   require(config.num_attention_heads % config.num_key_value_heads == 0, "llm", config.num_attention_heads, " query heads for ",
           config.num_key_value_heads, " key/value heads");
   for (int i = 0; i < config.num_hidden_layers; ++i) layers.emplace_back(config);
-  if (!config.tie_word_embeddings) head.emplace(config.hidden_size, config.vocab_size, LinearOptions{.bias = false, .init = {}});
+  if (!config.tie_word_embeddings)
+    head.emplace(config.hidden_size, config.vocab_size, LinearOptions{.bias = false, .init = {}});
 }
 
 Tensor Llm::operator()(const Tensor& embedded, const Rows& rows, const Pass& pass) const {

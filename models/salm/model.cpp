@@ -2,6 +2,7 @@
 #include <chorus/tensor/ops/ctc.h>
 #include <chorus/tensor/ops/pointwise.h>
 #include <chorus/tensor/ops/rows.h>
+
 #include <cmath>
 
 namespace chorus {
@@ -22,7 +23,8 @@ Tensor corrupted(const Splice& spliced, const TokenCorruption& corruption, const
   const auto* samples = spliced.rows.ids.as<std::int64_t>();
   for (std::size_t i = 0; i < spliced.text_rows.size(); ++i) {
     const std::int32_t row = spliced.text_rows[i], position = index[2 * row + 1];
-    // An input is part of the answer when the row before it predicts it; the first token of an answer's context is never spoiled.
+    // An input is part of the answer when the row before it predicts it; the first token of an answer's context is never
+    // spoiled.
     if (position == 0 || labels[row - 1] == ignored_label) continue;
     const auto sample = static_cast<std::uint64_t>(samples[index[2 * row]]);
     const auto draw = philox(key, {static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32),
@@ -37,13 +39,15 @@ Tensor corrupted(const Splice& spliced, const TokenCorruption& corruption, const
 }  // namespace
 
 std::int64_t feasible_ctc_targets(std::int64_t frames, const std::vector<std::int32_t>& labels, int subsampling_factor) {
-  return subsampled_length(frames, subsampling_factor) >= ctc_frames_needed(labels) ? static_cast<std::int64_t>(labels.size()) : 0;
+  return subsampled_length(frames, subsampling_factor) >= ctc_frames_needed(labels) ? static_cast<std::int64_t>(labels.size())
+                                                                                    : 0;
 }
 
 Salm::Salm(const SalmConfig& config, std::int64_t ctc_classes) : config(config), encoder(config.encoder) {
   const std::int64_t d = config.encoder.d_model;
   require(config.ctc_head || config.decoder, "salm", "neither ctc_head nor decoder: nothing to train");
-  require(config.ctc_head || !(config.ctc_compressor || config.ctc_posteriors), "salm", "ctc_compressor and ctc_posteriors need ctc_head");
+  require(config.ctc_head || !(config.ctc_compressor || config.ctc_posteriors), "salm",
+          "ctc_compressor and ctc_posteriors need ctc_head");
   require(config.modality_adapter == "identity" || config.modality_adapter == "conformer", "salm", "modality_adapter '",
           config.modality_adapter, "'; identity and conformer are there");
   if (config.ctc_head) ctc_head.emplace(d, ctc_classes);
@@ -65,7 +69,8 @@ EncodedRows Salm::bridge(const Heard& heard, const Pass& pass) const {
   auto [x, rows] = heard.encoded;
   if (!adapter.empty()) {
     Tensor encoding;
-    if (config.encoder.self_attention_model == "rel_pos") encoding = relative_encoding(x.context(), std::max<std::int64_t>(rows.longest(), 1), x.cols(), x.dtype());
+    if (config.encoder.self_attention_model == "rel_pos")
+      encoding = relative_encoding(x.context(), std::max<std::int64_t>(rows.longest(), 1), x.cols(), x.dtype());
     for (const auto& layer : adapter) x = layer(x, encoding, rows, pass);
   }
   if (config.ctc_posteriors)  // [T, d_model + classes]
@@ -98,9 +103,10 @@ SalmLoss Salm::loss(const SalmBatch& batch, const SalmLossOptions& options, cons
       offsets.push_back(static_cast<std::int32_t>(labels.size()));
     }
     Context& context = batch.features.context();
-    const Tensor ctc = ctc_loss(heard.ctc_logits, heard.encoded.rows, Tensor::of(context, {static_cast<std::int64_t>(labels.size())}, labels),
-                                Tensor::of(context, {static_cast<std::int64_t>(offsets.size())}, offsets),
-                                1.0 / static_cast<double>(options.counts.ctc_targets));
+    const Tensor ctc =
+        ctc_loss(heard.ctc_logits, heard.encoded.rows, Tensor::of(context, {static_cast<std::int64_t>(labels.size())}, labels),
+                 Tensor::of(context, {static_cast<std::int64_t>(offsets.size())}, offsets),
+                 1.0 / static_cast<double>(options.counts.ctc_targets));
     out.ctc = ctc.item();
     add_term(ctc, options.ctc_weight);
   }
@@ -113,28 +119,32 @@ SalmLoss Salm::loss(const SalmBatch& batch, const SalmLossOptions& options, cons
     const bool spoil = pass.training && options.corruption.p > 0;
     const Tensor embedded = embed(spliced, audio.x, spoil ? corrupted(spliced, options.corruption, pass) : spliced.token_ids);
     const Tensor states = (*llm)(embedded, spliced.rows, pass);
-    const Tensor ce = llm->loss(states, spliced.labels,
-                                {.scale = 1.0 / static_cast<double>(options.counts.labels), .label_smoothing = options.label_smoothing});
+    const Tensor ce =
+        llm->loss(states, spliced.labels,
+                  {.scale = 1.0 / static_cast<double>(options.counts.labels), .label_smoothing = options.label_smoothing});
     out.llm = ce.item();
     add_term(ce, options.llm_weight);
   }
   return out;
 }
 
-std::vector<std::vector<std::int32_t>> Salm::generate(const Heard& heard, const SalmBatch& batch, const std::vector<std::int64_t>& limits,
-                                                      std::int32_t eos) const {
+std::vector<std::vector<std::int32_t>> Salm::generate(const Heard& heard, const SalmBatch& batch,
+                                                      const std::vector<std::int64_t>& limits, std::int32_t eos) const {
   require(llm.has_value(), "generate", "this model has no decoder");
-  require(limits.size() == batch.conversations.size(), "generate", limits.size(), " limits for ", batch.conversations.size(), " conversations");
+  require(limits.size() == batch.conversations.size(), "generate", limits.size(), " limits for ", batch.conversations.size(),
+          " conversations");
   Context& context = batch.features.context();
   NoGrad quiet(context);
   const EncodedRows audio = bridge(heard, Pass{});
-  const Splice spliced = splice(context, batch.conversations, lengths_of(audio.rows),
-                                {.audio_tag = batch.audio_tag, .restart_text_positions = config.restart_text_positions, .targets = false});
+  const Splice spliced =
+      splice(context, batch.conversations, lengths_of(audio.rows),
+             {.audio_tag = batch.audio_tag, .restart_text_positions = config.restart_text_positions, .targets = false});
   std::vector<std::vector<std::int32_t>> answers(limits.size());
   if (limits.empty()) return answers;
   const std::int64_t longest = *std::max_element(limits.begin(), limits.end());
   LlmCache cache;
-  const Tensor states = llm->prefill(embed(spliced, audio.x, spliced.token_ids), spliced.rows, spliced.rows.longest() + longest, cache);
+  const Tensor states =
+      llm->prefill(embed(spliced, audio.x, spliced.token_ids), spliced.rows, spliced.rows.longest() + longest, cache);
   cache.positions = spliced.next_positions;  // of text, also where a prompt ends in audio with positions of its own
   std::vector<std::int32_t> last;
   for (std::int64_t b = 0; b < spliced.rows.sequences(); ++b) {

@@ -9,9 +9,9 @@ namespace chorus {
 
 /// One microbatch: audios packed end to end, and conversations whose tags refer to them in order.
 struct SalmBatch {
-  Tensor features;                                    ///< [frames, mels] in the model's type
-  Rows frames;                                        ///< one sequence per audio
-  std::vector<std::vector<std::int32_t>> transcripts; ///< CTC labels of each audio; empty when there is no CTC term
+  Tensor features;                                     ///< [frames, mels] in the model's type
+  Rows frames;                                         ///< one sequence per audio
+  std::vector<std::vector<std::int32_t>> transcripts;  ///< CTC labels of each audio; empty when there is no CTC term
   std::vector<Conversation> conversations;
   std::int32_t audio_tag = -1;
 };
@@ -37,8 +37,8 @@ struct SalmLossOptions {
 };
 
 struct SalmLoss {
-  Tensor total;               ///< llm_weight * CE / labels + ctc_weight * CTC / ctc_targets; empty when no term is active
-  double llm = 0, ctc = 0;    ///< this microbatch's share of each mean
+  Tensor total;             ///< llm_weight * CE / labels + ctc_weight * CTC / ctc_targets; empty when no term is active
+  double llm = 0, ctc = 0;  ///< this microbatch's share of each mean
 };
 
 struct Salm {
@@ -63,8 +63,8 @@ struct Salm {
   SalmLoss loss(const SalmBatch& batch, const SalmLossOptions& options, const Pass& pass) const;
   /// Greedy continuation of each conversation (which must end where the answer starts), at most limits[i] tokens, up to and
   /// without `eos`. `heard` is hear(batch.features, batch.frames, Pass{}).
-  std::vector<std::vector<std::int32_t>> generate(const Heard& heard, const SalmBatch& batch, const std::vector<std::int64_t>& limits,
-                                                  std::int32_t eos) const;
+  std::vector<std::vector<std::int32_t>> generate(const Heard& heard, const SalmBatch& batch,
+                                                  const std::vector<std::int64_t>& limits, std::int32_t eos) const;
 
   template <class V>
   void fields(V&& v) {

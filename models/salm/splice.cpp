@@ -1,5 +1,6 @@
 #include <chorus/models/salm/splice.h>
 #include <chorus/tensor/ops/linear_cross_entropy.h>
+
 #include <numeric>
 
 namespace chorus {
@@ -18,10 +19,12 @@ Splice splice(Context& context, const std::vector<Conversation>& conversations, 
               const SpliceOptions& options) {
   std::size_t tags = 0;
   for (const auto& c : conversations) {
-    require(c.tokens.size() == c.answer.size(), "splice", "sample ", c.id, " has ", c.tokens.size(), " tokens and ", c.answer.size(), " marks");
+    require(c.tokens.size() == c.answer.size(), "splice", "sample ", c.id, " has ", c.tokens.size(), " tokens and ",
+            c.answer.size(), " marks");
     tags += static_cast<std::size_t>(std::count(c.tokens.begin(), c.tokens.end(), options.audio_tag));
   }
-  require(tags == audio_lengths.size(), "splice", tags, " audio tags in the text, but ", audio_lengths.size(), " audios in the batch");
+  require(tags == audio_lengths.size(), "splice", tags, " audio tags in the text, but ", audio_lengths.size(),
+          " audios in the batch");
 
   std::vector<std::int32_t> token_ids, index, labels, positions, text_rows, next_positions;
   std::vector<bool> is_audio;

@@ -1,5 +1,6 @@
 #include <chorus/nn/layers/attention.h>
 #include <chorus/tensor/ops/rope.h>
+
 #include <cmath>
 #include <cstring>
 
@@ -12,10 +13,16 @@ RotaryAttention::RotaryAttention(std::int64_t features, const Options& options)
            {"v", std::int64_t{options.kv_heads} * options.head_dim}},
           {.bias = options.bias, .init = {}}),
       out(std::int64_t{options.heads} * options.head_dim, features, {.bias = options.bias, .init = {}}),
-      dropout{.p = options.dropout}, options(options) {}
+      dropout{.p = options.dropout},
+      options(options) {}
 
 AttentionOptions RotaryAttention::core_options() const {
-  return {.heads = options.heads, .kv_heads = options.kv_heads, .head_dim = options.head_dim, .causal = options.causal, .dropout = 0, .key = {}};
+  return {.heads = options.heads,
+          .kv_heads = options.kv_heads,
+          .head_dim = options.head_dim,
+          .causal = options.causal,
+          .dropout = 0,
+          .key = {}};
 }
 
 Tensor RotaryAttention::rotated(const Tensor& x, const Rows& rows) const {
@@ -33,7 +40,8 @@ Tensor RotaryAttention::operator()(const Tensor& x, const Rows& rows, const Pass
 
 namespace {
 /// Copies the key and value part of row `row` of qkv into row `slot` of sequence b.
-void store_row(const Tensor& qkv, std::int64_t row, std::int64_t q_features, KeyValueCache& cache, std::int64_t b, std::int64_t slot) {
+void store_row(const Tensor& qkv, std::int64_t row, std::int64_t q_features, KeyValueCache& cache, std::int64_t b,
+               std::int64_t slot) {
   const std::int64_t n = cache.keys.size(2), capacity = cache.keys.size(1);
   require(slot < capacity, "decode", "row ", slot, " of a cache for ", capacity);
   const std::size_t element = size_of(qkv.dtype()), bytes = static_cast<std::size_t>(n) * element;
@@ -67,14 +75,22 @@ Tensor RotaryAttention::decode(const Tensor& x, const Rows& rows, KeyValueCache&
 
 RelativeAttention::RelativeAttention(std::int64_t features, const Options& options)
     : qkv(features, {{"q", features}, {"k", features}, {"v", features}}, {.bias = options.bias, .init = {}}),
-      pos(features, features, {.bias = false, .init = {}}), out(features, features, {.bias = options.bias, .init = {}}),
-      pos_bias_u({features}, Init::zero()), pos_bias_v({features}, Init::zero()), dropout{.p = options.dropout}, options(options) {
+      pos(features, features, {.bias = false, .init = {}}),
+      out(features, features, {.bias = options.bias, .init = {}}),
+      pos_bias_u({features}, Init::zero()),
+      pos_bias_v({features}, Init::zero()),
+      dropout{.p = options.dropout},
+      options(options) {
   require(features % options.heads == 0, "RelativeAttention", features, " features for ", options.heads, " heads");
 }
 
 Tensor RelativeAttention::operator()(const Tensor& x, const Tensor& encoding, const Rows& rows, const Pass& pass) const {
-  AttentionOptions attention_options{.heads = options.heads, .kv_heads = options.heads, .head_dim = static_cast<int>(x.cols() / options.heads),
-                                     .causal = false, .dropout = 0, .key = {}};
+  AttentionOptions attention_options{.heads = options.heads,
+                                     .kv_heads = options.heads,
+                                     .head_dim = static_cast<int>(x.cols() / options.heads),
+                                     .causal = false,
+                                     .dropout = 0,
+                                     .key = {}};
   if (dropout.active(pass)) {
     attention_options.dropout = dropout.p;
     attention_options.key = dropout.key(pass);

@@ -28,7 +28,8 @@ struct Linear {
 /// side. Part i is the logical parameters "<name>.weight" [out_i, in] and "<name>.bias".
 struct StackedLinear {
   StackedLinear() = default;
-  StackedLinear(std::int64_t in_features, const std::vector<std::pair<std::string, std::int64_t>>& parts, const LinearOptions& options = {});
+  StackedLinear(std::int64_t in_features, const std::vector<std::pair<std::string, std::int64_t>>& parts,
+                const LinearOptions& options = {});
   Stacked weight, bias;
   Port in;
   Tensor operator()(const Tensor& x) const;

@@ -55,7 +55,9 @@ void StepStatistics::commit() {
   const auto first = sum(local, total).to_doubles(), second = sum(local, squares).to_doubles();
   if (rows > 0) {
     dispatch<float, double>(mean.dtype(), "batch statistics", [&]<class T>() {
-      const auto mix = [this](T& old, double now) { old = static_cast<T>((1 - momentum) * static_cast<double>(old) + momentum * now); };
+      const auto mix = [this](T& old, double now) {
+        old = static_cast<T>((1 - momentum) * static_cast<double>(old) + momentum * now);
+      };
       for (std::size_t c = 0; c < first.size(); ++c) {
         const double shift = first[c] / rows, var = std::max(0.0, second[c] / rows - shift * shift);
         const double centre = static_cast<double>(mean.as<T>()[c]) + shift;

@@ -17,7 +17,8 @@ struct RmsNorm {
 
 struct LayerNorm {
   LayerNorm() = default;
-  explicit LayerNorm(std::int64_t features, double eps = 1e-5) : weight({features}, Init::one()), bias({features}, Init::zero()), eps(eps) {}
+  explicit LayerNorm(std::int64_t features, double eps = 1e-5)
+      : weight({features}, Init::one()), bias({features}, Init::zero()), eps(eps) {}
   Param weight, bias;
   double eps = 1e-5;
   Tensor operator()(const Tensor& x) const;
@@ -31,11 +32,11 @@ struct LayerNorm {
 /// Sums over the rows of one step, from which the next step's statistics are made. A leaf of `visit_fields`, so that the
 /// trainer reaches every one of them at the end of a step (`commit_statistics`).
 struct StepStatistics {
-  Tensor count, total, squares;          ///< f64: rows; sum of (x - center) and of its square per feature
-  Tensor mean, variance;                 ///< the owner's statistics of the last step, replaced by `commit`
-  Tensor running_mean, running_variance; ///< moved towards them
+  Tensor count, total, squares;           ///< f64: rows; sum of (x - center) and of its square per feature
+  Tensor mean, variance;                  ///< the owner's statistics of the last step, replaced by `commit`
+  Tensor running_mean, running_variance;  ///< moved towards them
   double momentum = 0.1;
-  Slot<Tensor(Tensor)> sum;              ///< over the ranks that share a step; a plan sets it
+  Slot<Tensor(Tensor)> sum;  ///< over the ranks that share a step; a plan sets it
   void add(const Tensor& x, const Tensor& center);
   void commit();
 };

@@ -1,5 +1,6 @@
 #include <chorus/nn/optim/optimizer.h>
 #include <chorus/tensor/kernels/optimizer.h>
+
 #include <cmath>
 
 namespace chorus {
@@ -34,7 +35,11 @@ void Optimizer::step(ParamStore& store, double lr, double grad_scale) {
                        ranges, store.grads, first_, second_, store.masters, store.values);
   } else {
     kernel::sgd_step(device,
-                     {.lr = lr, .momentum = config_.momentum, .grad_scale = grad_scale, .nesterov = config_.nesterov, .first_step = steps_ == 1},
+                     {.lr = lr,
+                      .momentum = config_.momentum,
+                      .grad_scale = grad_scale,
+                      .nesterov = config_.nesterov,
+                      .first_step = steps_ == 1},
                      ranges, store.grads, first_, store.masters, store.values);
   }
 }

@@ -2,17 +2,18 @@
 #pragma once
 #include <chorus/core/config.h>
 #include <chorus/nn/materialize.h>
+
 #include <string>
 
 namespace chorus {
 
 struct OptimizerConfig {
-  std::string name = "adamw";        ///< or "sgd"
+  std::string name = "adamw";  ///< or "sgd"
   double weight_decay = 1e-2;
-  bool decay_matrices_only = false;  ///< no decay of tensors with fewer than two dims (norms, biases)
+  bool decay_matrices_only = false;              ///< no decay of tensors with fewer than two dims (norms, biases)
   double beta1 = 0.9, beta2 = 0.98, eps = 1e-8;  ///< adamw (Loshchilov and Hutter 2019)
-  double momentum = 0;               ///< sgd
-  bool nesterov = false;             ///< sgd
+  double momentum = 0;                           ///< sgd
+  bool nesterov = false;                         ///< sgd
 
   template <class V>
   void fields(V&& v) {

@@ -1,5 +1,6 @@
 #include <chorus/core/error.h>
 #include <chorus/nn/optim/schedule.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -8,8 +9,8 @@ namespace chorus {
 
 double learning_rate(const ScheduleConfig& config, std::int64_t step, std::int64_t total) {
   const auto& name = config.name;
-  require(name == "constant" || name == "linear" || name == "cosine" || name == "inverse_sqrt" || name == "wsd", "schedule", "'", name,
-          "'; constant, linear, cosine, inverse_sqrt and wsd are there");
+  require(name == "constant" || name == "linear" || name == "cosine" || name == "inverse_sqrt" || name == "wsd", "schedule",
+          "'", name, "'; constant, linear, cosine, inverse_sqrt and wsd are there");
   const auto at = static_cast<double>(step), warmup = static_cast<double>(config.warmup_steps);
   if (step < config.warmup_steps) return config.lr * (at + 1) / warmup;
   if (name == "constant") return config.lr;

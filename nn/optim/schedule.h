@@ -1,15 +1,16 @@
 #pragma once
 #include <chorus/core/config.h>
+
 #include <cstdint>
 #include <string>
 
 namespace chorus {
 
 struct ScheduleConfig {
-  std::string name = "cosine";      ///< constant, linear, cosine, inverse_sqrt, wsd
-  double lr = 1e-3, min_lr = 0;     ///< peak, and the floor of every decay
-  std::int64_t warmup_steps = 0;    ///< linear from 0; step i (from 0) of the warm-up has lr * (i + 1) / warmup_steps
-  std::int64_t decay_steps = 0;     ///< wsd: length of its linear decay at the end
+  std::string name = "cosine";    ///< constant, linear, cosine, inverse_sqrt, wsd
+  double lr = 1e-3, min_lr = 0;   ///< peak, and the floor of every decay
+  std::int64_t warmup_steps = 0;  ///< linear from 0; step i (from 0) of the warm-up has lr * (i + 1) / warmup_steps
+  std::int64_t decay_steps = 0;   ///< wsd: length of its linear decay at the end
 
   template <class V>
   void fields(V&& v) {

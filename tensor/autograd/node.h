@@ -1,6 +1,7 @@
 // Reverse-mode differentiation. An op computes its value, then `record`s what it read, what it saved and its rule.
 #pragma once
 #include <chorus/tensor/tensor.h>
+
 #include <concepts>
 #include <cstddef>
 #include <functional>
@@ -18,8 +19,8 @@ using Grads = std::vector<Tensor>;   ///< one per input; an empty tensor where n
 
 /// Where the gradient of a leaf is summed. Products write into it directly: first `accumulate` is false, then true.
 struct GradSink {
-  Tensor grad;              ///< wide(dtype of the value), same shape
-  bool written = false;     ///< whether this step has put something there already
+  Tensor grad;           ///< wide(dtype of the value), same shape
+  bool written = false;  ///< whether this step has put something there already
 };
 
 /// What a rule gets to see.
@@ -60,11 +61,11 @@ struct Node {
   std::uint64_t order = 0;                    ///< creation number; backward runs in falling order
   std::vector<std::shared_ptr<Node>> inputs;  ///< null where no gradient is wanted
   Saved saved;
-  AnyRule rule;                               ///< gradients of all inputs, or of all but the deferrable ones
-  AnyRule weight_rule;                        ///< gradients that may be asked for later: those of leaves, written to their sinks
-  Shape shape;                                ///< of the output; gradients of its reshaped handles are brought to it
-  Tensor grad;                                ///< sum of what arrived so far, during backward
-  GradSink sink;                              ///< leaves only
+  AnyRule rule;         ///< gradients of all inputs, or of all but the deferrable ones
+  AnyRule weight_rule;  ///< gradients that may be asked for later: those of leaves, written to their sinks
+  Shape shape;          ///< of the output; gradients of its reshaped handles are brought to it
+  Tensor grad;          ///< sum of what arrived so far, during backward
+  GradSink sink;        ///< leaves only
   bool leaf = false;
   ~Node();
 };
@@ -75,7 +76,8 @@ template <Rule F>
 Tensor record(const char* op, Tensor y, const Inputs& inputs, Saved saved, const F& rule) {
   return record_rule(op, std::move(y), inputs, std::move(saved), AnyRule(rule));
 }
-/// An op whose gradient splits: `rule` gives the gradients of activations now, `weight_rule` those of its weights, now or later.
+/// An op whose gradient splits: `rule` gives the gradients of activations now, `weight_rule` those of its weights, now or
+/// later.
 template <Rule F, Rule G>
 Tensor record(const char* op, Tensor y, const Inputs& inputs, Saved saved, const F& rule, const G& weight_rule) {
   return record_rule(op, std::move(y), inputs, std::move(saved), AnyRule(rule), AnyRule(weight_rule));
@@ -102,8 +104,8 @@ class DeferredGrads {
 };
 
 struct BackwardOptions {
-  Tensor cotangent;                  ///< of y; empty = ones
-  DeferredGrads* deferred = nullptr; ///< where weight gradients go to wait; null = computed at once
+  Tensor cotangent;                   ///< of y; empty = ones
+  DeferredGrads* deferred = nullptr;  ///< where weight gradients go to wait; null = computed at once
 };
 /// Adds dL/dleaf to the sinks of all leaves under y, L = sum(cotangent * y). Saved tensors are freed as it goes: the graph
 /// can be walked once. Gradients are summed in a fixed order, so equal graphs give equal bits.

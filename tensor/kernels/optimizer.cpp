@@ -37,8 +37,8 @@ void update(std::span<const DecayRange> ranges, const Tensor& master, const Tens
 
 }  // namespace
 
-void adamw_step(Cpu, const AdamWStep& step, std::span<const DecayRange> ranges, const Tensor& grad, Tensor& m, Tensor& v, Tensor& master,
-                Tensor& value) {
+void adamw_step(Cpu, const AdamWStep& step, std::span<const DecayRange> ranges, const Tensor& grad, Tensor& m, Tensor& v,
+                Tensor& master, Tensor& value) {
   dispatch<float, double>(master.dtype(), "adamw", [&]<class T>() {
     const T* g = grad.as<T>();
     T *mean = m.as<T>(), *square = v.as<T>(), *w = master.as<T>();
@@ -58,12 +58,13 @@ void adamw_step(Cpu, const AdamWStep& step, std::span<const DecayRange> ranges, 
   });
 }
 
-void sgd_step(Cpu, const SgdStep& step, std::span<const DecayRange> ranges, const Tensor& grad, Tensor& momentum, Tensor& master,
-              Tensor& value) {
+void sgd_step(Cpu, const SgdStep& step, std::span<const DecayRange> ranges, const Tensor& grad, Tensor& momentum,
+              Tensor& master, Tensor& value) {
   dispatch<float, double>(master.dtype(), "sgd", [&]<class T>() {
     const T* g = grad.as<T>();
     T *buffer = momentum.as<T>(), *w = master.as<T>();
-    const T lr = static_cast<T>(step.lr), mu = static_cast<T>(step.first_step ? 0 : step.momentum), scale = static_cast<T>(step.grad_scale);
+    const T lr = static_cast<T>(step.lr), mu = static_cast<T>(step.first_step ? 0 : step.momentum),
+            scale = static_cast<T>(step.grad_scale);
     // The update is g + momentum * buffer with Nesterov's rule, else the buffer.
     const T of_gradient = static_cast<T>(step.nesterov ? 1 : 0), of_buffer = static_cast<T>(step.nesterov ? step.momentum : 1);
     update(ranges, master, value, [=](double weight_decay) {

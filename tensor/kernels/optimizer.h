@@ -16,15 +16,15 @@ struct AdamWStep {
   double grad_scale;                ///< factor of the gradient: clipping
 };
 /// Updates master, m and v with grad (all of one wide type) and writes value (the same storage as master, or bf16).
-void adamw_step(Cpu, const AdamWStep& step, std::span<const DecayRange> ranges, const Tensor& grad, Tensor& m, Tensor& v, Tensor& master,
-                Tensor& value);
+void adamw_step(Cpu, const AdamWStep& step, std::span<const DecayRange> ranges, const Tensor& grad, Tensor& m, Tensor& v,
+                Tensor& master, Tensor& value);
 
 struct SgdStep {
   double lr, momentum, grad_scale;
   bool nesterov, first_step;  ///< the first step sets the momentum buffer to the gradient
 };
-void sgd_step(Cpu, const SgdStep& step, std::span<const DecayRange> ranges, const Tensor& grad, Tensor& momentum, Tensor& master,
-              Tensor& value);
+void sgd_step(Cpu, const SgdStep& step, std::span<const DecayRange> ranges, const Tensor& grad, Tensor& momentum,
+              Tensor& master, Tensor& value);
 
 /// Sum of squares of elements [first, first + count), in f64, in chunks of a fixed size added in order.
 double sum_of_squares(Cpu, const Tensor& x, std::int64_t first, std::int64_t count);

@@ -3,6 +3,7 @@
 #include <chorus/core/rng.h>
 #include <chorus/models/salm/model.h>
 #include <chorus/nn/materialize.h>
+
 #include <string>
 
 namespace chorus::testing {
@@ -18,7 +19,8 @@ inline SalmConfig small_config(const std::string& form) {
   config.encoder.heads = 3;
   config.encoder.subsampling_conv_channels = 6;
   config.encoder.conv_kernel_size = 5;
-  config.llm = {.vocab_size = vocabulary, .hidden_size = 20, .num_hidden_layers = 2, .num_attention_heads = 5, .num_key_value_heads = 5};
+  config.llm = {
+      .vocab_size = vocabulary, .hidden_size = 20, .num_hidden_layers = 2, .num_attention_heads = 5, .num_key_value_heads = 5};
   config.llm.head_dim = 4;
   config.llm.intermediate_size = 18;
   config.llm.embedding_std = 0.5;
@@ -91,7 +93,11 @@ inline LossCounts counts_of(const std::vector<Sample>& samples, int factor) {
 }
 
 inline SalmLossOptions loss_options(const LossCounts& counts) {
-  return {.counts = counts, .llm_weight = 0.7, .ctc_weight = 0.3, .label_smoothing = 0.1, .corruption = {.p = 0.3, .mask = 0, .pieces = {3, 4, 5}}};
+  return {.counts = counts,
+          .llm_weight = 0.7,
+          .ctc_weight = 0.3,
+          .label_smoothing = 0.1,
+          .corruption = {.p = 0.3, .mask = 0, .pieces = {3, 4, 5}}};
 }
 
 }  // namespace chorus::testing

@@ -1,19 +1,22 @@
 // Properties of the whole model in f64: who shares a batch, and how it is cut into microbatches, changes nothing.
-#include "salm_fixture.h"
 #include <gmock/gmock.h>
+
+#include "salm_fixture.h"
 
 namespace chorus::testing {
 namespace {
 
 class SalmForms : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Forms, SalmForms, ::testing::Values("nemo", "small"), [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Forms, SalmForms, ::testing::Values("nemo", "small"),
+                         [](const auto& info) { return std::string(info.param); });
 
 struct Built {
   Context context;
   SalmConfig config;
   Salm model;
   ParamStore store;
-  explicit Built(const std::string& form, DType dtype = DType::f64) : config(small_config(form)), model(config, vocabulary + 1) {
+  explicit Built(const std::string& form, DType dtype = DType::f64)
+      : config(small_config(form)), model(config, vocabulary + 1) {
     store = materialize(model, context, {.dtype = dtype, .seed = 5, .freeze = {}});
   }
 };
@@ -34,14 +37,17 @@ TEST_P(SalmForms, AloneEqualsInBatch) {
   Built built(GetParam());
   const auto samples = some_samples();
   const Pass pass{.training = true, .seed = 9, .step = 4};
-  const auto heard = built.model.hear(features_of(built.context, samples, 10, DType::f64), batch_of(built.context, samples, 10).frames, pass);
+  const auto heard =
+      built.model.hear(features_of(built.context, samples, 10, DType::f64), batch_of(built.context, samples, 10).frames, pass);
   for (std::size_t s = 0; s < samples.size(); ++s) {
     const auto alone = batch_of(built.context, {samples[s]}, 10);
     const auto one = built.model.hear(alone.features, alone.frames, pass);
     const auto& rows = heard.encoded.rows;
     const auto i = static_cast<std::int64_t>(s);
     ASSERT_EQ(one.encoded.rows.count(), rows.length(i));
-    EXPECT_LE(relative_difference(one.encoded.x.to_doubles(), heard.encoded.x.rows_view(rows.begin(i), rows.begin(i + 1)).to_doubles()), 1e-12);
+    EXPECT_LE(relative_difference(one.encoded.x.to_doubles(),
+                                  heard.encoded.x.rows_view(rows.begin(i), rows.begin(i + 1)).to_doubles()),
+              1e-12);
   }
 }
 
@@ -105,7 +111,10 @@ TEST_P(SalmForms, EveryParameterLearns) {
   Built built(GetParam());
   const auto samples = some_samples();
   built.store.start_step();
-  backward(built.model.loss(batch_of(built.context, samples, 10), loss_options(counts_of(samples, built.config.encoder.subsampling_factor)), {}).total);
+  backward(built.model
+               .loss(batch_of(built.context, samples, 10),
+                     loss_options(counts_of(samples, built.config.encoder.subsampling_factor)), {})
+               .total);
   built.store.finish_step();
   for (const auto& entry : built.store.trainable) {
     // The softmax doesn't see what is added to every key alike.
@@ -125,7 +134,8 @@ TEST_P(SalmForms, CachedDecodingEqualsRunningTheWholeSequence) {
       c.tokens = prompt;
       c.answer = {0, 0};
     }
-    const auto answers = built.model.generate(built.model.hear(batch.features, batch.frames, {}), batch, std::vector<std::int64_t>(samples.size(), 6), eos);
+    const auto answers = built.model.generate(built.model.hear(batch.features, batch.frames, {}), batch,
+                                              std::vector<std::int64_t>(samples.size(), 6), eos);
     // Running the whole sequence on what was generated must predict it again, token by token.
     for (std::size_t s = 0; s < samples.size(); ++s) {
       std::vector<std::int32_t> tokens = prompt, predicted;
@@ -163,8 +173,8 @@ TEST(Splice, CountsOfTagsAndAudiosMustAgree) {
 TEST(Splice, LabelsShiftWithinEachSequenceAndKeepTheEnd) {
   Context context;
   // Token 2 ends answers and would be the padding token of many models: its supervision must stay.
-  const Splice s = splice(context, {{1, {audio_tag, bos, 5, 2}, {0, 0, 1, 1}}, {2, {bos, 6, audio_tag, 7, 2}, {0, 0, 0, 1, 1}}}, {2, 3},
-                          {.audio_tag = audio_tag, .restart_text_positions = false, .targets = true});
+  const Splice s = splice(context, {{1, {audio_tag, bos, 5, 2}, {0, 0, 1, 1}}, {2, {bos, 6, audio_tag, 7, 2}, {0, 0, 0, 1, 1}}},
+                          {2, 3}, {.audio_tag = audio_tag, .restart_text_positions = false, .targets = true});
   const auto ints = [](const Tensor& t) {
     const auto v = t.span<const std::int32_t>();
     return std::vector<int>(v.begin(), v.end());
@@ -189,7 +199,8 @@ TEST(Splice, AnAnswerGoesOnWhereItsPositionsWouldInTraining) {
   Context context;
   const std::vector<Conversation> asked{{1, {bos, audio_tag}, {0, 0}}, {2, {audio_tag, bos}, {0, 0}}};
   const auto next = [&](bool restart) {
-    return splice(context, asked, {4, 3}, {.audio_tag = audio_tag, .restart_text_positions = restart, .targets = false}).next_positions;
+    return splice(context, asked, {4, 3}, {.audio_tag = audio_tag, .restart_text_positions = restart, .targets = false})
+        .next_positions;
   };
   EXPECT_EQ(next(true), (std::vector<std::int32_t>{1, 1}));
   EXPECT_EQ(next(false), (std::vector<std::int32_t>{5, 4}));

@@ -52,7 +52,8 @@ TEST(Materialize, StackedPartsLieTogetherAndAreNoParameter) {
   materialize(tiny, context, {});
   const auto& stacked = tiny.mlp.gate_up.weight;
   EXPECT_EQ(stacked.fused.value.shape(), (Shape{10, 6}));
-  const auto fused = stacked.fused.value.to_doubles(), gate = stacked.parts[0].second.value.to_doubles(), up = stacked.parts[1].second.value.to_doubles();
+  const auto fused = stacked.fused.value.to_doubles(), gate = stacked.parts[0].second.value.to_doubles(),
+             up = stacked.parts[1].second.value.to_doubles();
   EXPECT_TRUE(std::equal(gate.begin(), gate.end(), fused.begin()));
   EXPECT_TRUE(std::equal(up.begin(), up.end(), fused.begin() + 30));
   EXPECT_EQ(stacked.fused.grad.data(), stacked.parts[0].second.grad.data());
@@ -69,7 +70,8 @@ TEST(Materialize, InitialValuesDependOnSeedAndPathOnly) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i], static_cast<double>(static_cast<float>(b[i])));
   EXPECT_EQ(one.mlp.down.weight.value.to_doubles(), frozen.mlp.down.weight.value.to_doubles());
   EXPECT_NE(a, seeded.head.weight.value.to_doubles());
-  EXPECT_NE(one.mlp.gate_up.weight.parts[0].second.value.to_doubles(), one.mlp.gate_up.weight.parts[1].second.value.to_doubles());
+  EXPECT_NE(one.mlp.gate_up.weight.parts[0].second.value.to_doubles(),
+            one.mlp.gate_up.weight.parts[1].second.value.to_doubles());
   for (const double x : a) EXPECT_LE(std::abs(x), std::sqrt(6.0 / 9.0));
 }
 
@@ -110,9 +112,14 @@ TEST(Freeze, FrozenModuleRunsInEvaluationMode) {
 TEST(Freeze, PatternWithoutParameterIsAnError) {
   Context context;
   Tiny tiny;
-  EXPECT_THAT(error_of([&] { materialize(tiny, context, {.freeze = {{"encoder"}, {}}}); }),
+  EXPECT_THAT(error_of([&] {
+                materialize(tiny, context, {.freeze = {{"encoder"}, {}}});
+              }),
               ::testing::AllOf(HasSubstr("freeze_params"), HasSubstr("'encoder'"), HasSubstr("none of the 5 parameters")));
-  EXPECT_THAT(error_of([&] { materialize(tiny, context, {.freeze = {{".*"}, {"mpl"}}}); }), HasSubstr("prevent_freeze_params: 'mpl'"));
+  EXPECT_THAT(error_of([&] {
+                materialize(tiny, context, {.freeze = {{".*"}, {"mpl"}}});
+              }),
+              HasSubstr("prevent_freeze_params: 'mpl'"));
   EXPECT_THAT(error_of([&] { materialize(tiny, context, {.freeze = {{"("}, {}}}); }), HasSubstr("no regular expression"));
   EXPECT_THAT(error_of([&] { materialize(tiny, context, {.freeze = {{R"(mlp\.gate)"}, {}}}); }), HasSubstr("frozen together"));
 }

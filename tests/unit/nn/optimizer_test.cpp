@@ -2,6 +2,7 @@
 #include <chorus/nn/optim/optimizer.h>
 #include <chorus/nn/optim/schedule.h>
 #include <gtest/gtest.h>
+
 #include <cmath>
 
 namespace chorus {
@@ -22,7 +23,8 @@ struct ReferenceAdamW {
 };
 
 void fill_gradient(const ParamStore& store, int step) {
-  for (std::int64_t i = 0; i < store.grads.numel(); ++i) store.grads.as<double>()[i] = std::sin(0.1 * static_cast<double>(i) + step) * 0.3;
+  for (std::int64_t i = 0; i < store.grads.numel(); ++i)
+    store.grads.as<double>()[i] = std::sin(0.1 * static_cast<double>(i) + step) * 0.3;
 }
 
 TEST(AdamW, EqualsTheReferenceAndDecaysMatricesOnlyIfAsked) {
@@ -39,7 +41,8 @@ TEST(AdamW, EqualsTheReferenceAndDecaysMatricesOnlyIfAsked) {
       fill_gradient(store, step);
       const auto g = layer.weight.grad.to_doubles(), bg = layer.bias.grad.to_doubles();
       const double lr = 0.01 * (step + 1), clip = 0.5;
-      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = references[i].step(expected[i], clip * g[i], lr, 0.1, config);
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        expected[i] = references[i].step(expected[i], clip * g[i], lr, 0.1, config);
       for (std::size_t i = 0; i < expected_bias.size(); ++i)
         expected_bias[i] = bias_references[i].step(expected_bias[i], clip * bg[i], lr, matrices_only ? 0 : 0.1, config);
       optimizer.step(store, lr, clip);
