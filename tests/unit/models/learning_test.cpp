@@ -2,6 +2,7 @@
 #include <chorus/nn/optim/optimizer.h>
 #include <chorus/parallel/grad_norm.h>
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <cmath>
 
@@ -10,7 +11,10 @@
 namespace chorus::testing {
 namespace {
 
-class SalmLearning : public ::testing::TestWithParam<const char*> {};
+/// One thread: on a busy machine two would wait for each other longer than these small models compute.
+class SalmLearning : public ::testing::TestWithParam<const char*> {
+  void SetUp() override { omp_set_num_threads(1); }
+};
 INSTANTIATE_TEST_SUITE_P(Forms, SalmLearning, ::testing::Values("nemo", "small"),
                          [](const auto& info) { return std::string(info.param); });
 
@@ -52,6 +56,7 @@ TEST_P(SalmLearning, SinglePrecisionAndBf16FollowDouble) {
   struct Result {
     double loss;
     std::vector<double> grads;
+    std::vector<std::pair<std::string, std::vector<double>>> parts;  // by path
   };
   const auto samples = some_samples();
   const auto run = [&](DType dtype) {
@@ -62,7 +67,9 @@ TEST_P(SalmLearning, SinglePrecisionAndBf16FollowDouble) {
                                            plain_options(samples, config.encoder.subsampling_factor), {.training = true});
     backward(loss.total);
     built.store.finish_step();
-    return Result{loss.total.item(), built.store.grads.to_doubles()};
+    Result result{loss.total.item(), built.store.grads.to_doubles(), {}};
+    for (const auto& entry : built.store.trainable) result.parts.emplace_back(entry.path, entry.param->grad.to_doubles());
+    return result;
   };
   const Result exact = run(DType::f64);
   struct Limit {
@@ -70,12 +77,18 @@ TEST_P(SalmLearning, SinglePrecisionAndBf16FollowDouble) {
     double loss, cosine;
   };
   for (const auto& [dtype, loss_tolerance, least_cosine] :
-       std::vector<Limit>{{DType::f32, 1e-5, 1 - 1e-8}, {DType::bf16, 0.03, 0.99}}) {
+       std::vector<Limit>{{DType::f32, 1e-6, 1 - 1e-10}, {DType::bf16, 0.01, 0.998}}) {
     const Result got = run(dtype);
     EXPECT_NEAR(got.loss, exact.loss, loss_tolerance * exact.loss) << dtype;
     ASSERT_EQ(got.grads.size(), exact.grads.size());
     for (std::size_t i = 0; i < got.grads.size(); ++i) ASSERT_TRUE(std::isfinite(got.grads[i])) << dtype << " gradient " << i;
     EXPECT_GT(cosine(got.grads, exact.grads), least_cosine) << dtype;
+    // Parameter by parameter too: a small one that went wrong would not show in the whole.
+    for (std::size_t p = 0; p < exact.parts.size(); ++p) {
+      if (exact.parts[p].first.find("attention.k.bias") != std::string::npos) continue;  // zero but for rounding
+      const double part = cosine(got.parts[p].second, exact.parts[p].second);
+      EXPECT_GT(part, dtype == DType::f32 ? 1 - 1e-8 : 0.98) << dtype << ' ' << exact.parts[p].first;
+    }
   }
 }
 
@@ -105,33 +118,28 @@ std::vector<double> train(Built& built, const OptimizerConfig& optimizer_config,
   return losses;
 }
 
+/// After learning, greedy decoding says the texts.
 TEST_P(SalmLearning, AdamWLearnsFiveSamplesByHeart) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Built built(plain_config(GetParam(), true), dtype);
     const auto losses = train(built, {.name = "adamw", .weight_decay = 0}, 1e-2, 60);
-    EXPECT_LT(losses.back(), 0.1 * losses.front()) << dtype << " from " << losses.front() << " to " << losses.back();
+    EXPECT_LT(losses.back(), 0.01 * losses.front()) << dtype << " from " << losses.front() << " to " << losses.back();
+    const auto samples = some_samples();
+    SalmBatch batch = batch_of(built.context, samples, 10, dtype);
+    for (auto& c : batch.conversations) {
+      c.tokens.resize(2);
+      c.answer.resize(2);
+    }
+    const auto heard = built.model.hear(batch.features, batch.frames, {});
+    const auto answers = built.model.generate(heard, batch, std::vector<std::int64_t>(samples.size(), 10), eos);
+    for (std::size_t s = 0; s < samples.size(); ++s) EXPECT_EQ(answers[s], samples[s].text) << dtype << " sample " << s;
   }
 }
 
 TEST_P(SalmLearning, SgdLowersTheLoss) {
   Built built(plain_config(GetParam(), true), DType::f32);
   const auto losses = train(built, {.name = "sgd", .weight_decay = 0, .momentum = 0.9}, 5e-2, 60);
-  EXPECT_LT(losses.back(), 0.5 * losses.front()) << "from " << losses.front() << " to " << losses.back();
-}
-
-/// After learning, greedy decoding says the texts.
-TEST_P(SalmLearning, GreedyDecodingSaysWhatWasLearned) {
-  Built built(plain_config(GetParam(), true), DType::f32);
-  train(built, {.name = "adamw", .weight_decay = 0}, 1e-2, 100);
-  const auto samples = some_samples();
-  SalmBatch batch = batch_of(built.context, samples, 10, DType::f32);
-  for (auto& c : batch.conversations) {
-    c.tokens.resize(2);
-    c.answer.resize(2);
-  }
-  const auto answers = built.model.generate(built.model.hear(batch.features, batch.frames, {}), batch,
-                                            std::vector<std::int64_t>(samples.size(), 10), eos);
-  for (std::size_t s = 0; s < samples.size(); ++s) EXPECT_EQ(answers[s], samples[s].text) << "sample " << s;
+  EXPECT_LT(losses.back(), 0.05 * losses.front()) << "from " << losses.front() << " to " << losses.back();
 }
 
 }  // namespace

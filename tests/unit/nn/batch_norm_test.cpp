@@ -141,6 +141,30 @@ TEST(BatchNormStep, RegroupingAStepLeavesStatisticsAndGradients) {
   }
 }
 
+/// A plan sums over ranks: here the other rank's sums are added by hand.
+TEST(BatchNormStep, SumsOverRanksThroughItsSlot) {
+  Built here(BatchNorm::Mode::step), there(BatchNorm::Mode::step);
+  auto x = rows_of(0, 0, 20);
+  const auto y = rows_of(0, 1, 7);
+  here.run(x, train);
+  there.run(y, train);
+  const auto& other = there.norm.statistics;
+  std::vector<Tensor> theirs{other.count, other.total, other.squares};
+  std::size_t next = 0;
+  here.norm.statistics.sum.replaced = [&](const Tensor& mine) {
+    const Tensor out = mine.clone();
+    const auto more = theirs.at(next++).span<double>();
+    for (std::size_t i = 0; i < more.size(); ++i) out.as<double>()[i] += more[i];
+    return out;
+  };
+  commit_statistics(here.norm);
+  EXPECT_EQ(next, 3u);
+  x.insert(x.end(), y.begin(), y.end());
+  const Statistics both = statistics_of(x);
+  expect_close("mean", here.norm.step_mean.value.to_doubles(), both.mean, 1e-12);
+  expect_close("variance", here.norm.step_variance.value.to_doubles(), both.variance, 1e-12);
+}
+
 /// dy/dx of a norm with constant statistics is weight / sqrt(variance + eps), row by row.
 TEST(BatchNormStep, StatisticsHaveNoGradient) {
   Built built(BatchNorm::Mode::step);
