@@ -33,6 +33,15 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
+void drop_unfinished_line(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  if (!in) return;
+  const std::streamoff size = in.tellg();
+  std::streamoff end = size;
+  while (end > 0 && in.seekg(end - 1).get() != '\n') --end;
+  if (end < size) std::filesystem::resize_file(file, static_cast<std::uintmax_t>(end));
+}
+
 template <class Sequence>
 ErrorRate rate(const Sequence& reference, const Sequence& hypothesis) {
   using T = typename Sequence::value_type;
@@ -47,7 +56,9 @@ void TextScore::add(std::string_view reference, std::string_view hypothesis) {
   words += rate(words_of(reference), words_of(hypothesis));
 }
 
-MetricsWriter::MetricsWriter(const std::filesystem::path& file) : path_(file), out_(file, std::ios::app) {
+MetricsWriter::MetricsWriter(const std::filesystem::path& file) : path_(file) {
+  drop_unfinished_line(file);
+  out_.open(file, std::ios::app);
   require(out_.good(), "MetricsWriter", "cannot append to ", file);
 }
 

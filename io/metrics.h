@@ -29,7 +29,8 @@ struct TextScore {
   void add(std::string_view reference, std::string_view hypothesis);
 };
 
-/// Appends one JSON object per line and flushes each, so that a killed run keeps its lines. Numbers keep all their digits;
+/// Appends one JSON object per line and flushes each, so that a killed run keeps its lines. A last line without its end, which
+/// a process that died while writing has left, is removed on opening. Numbers keep all their digits;
 /// NaN and infinities, which JSON lacks, become the strings "nan", "inf" and "-inf". Not thread-safe.
 class MetricsWriter {
  public:

@@ -56,5 +56,18 @@ TEST(MetricsWriter, AppendsLinesWithEveryDigit) {
   std::filesystem::remove(file);
 }
 
+TEST(MetricsWriter, RemovesALineThatWasCutOff) {
+  const auto file = std::filesystem::temp_directory_path() / ("chorus_metrics_torn." + std::to_string(getpid()));
+  const std::string whole = "{\"step\":1}\n";
+  for (const std::string& before : {whole + "{\"step\":2,\"lo", std::string("{\"st"), whole, std::string()}) {
+    std::ofstream(file) << before;
+    MetricsWriter(file).write({{"step", std::int64_t{2}}});
+    std::ifstream in(file);
+    const std::string now{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_EQ(now, (before.starts_with(whole) ? whole : "") + "{\"step\":2}\n") << "after '" << before << "'";
+  }
+  std::filesystem::remove(file);
+}
+
 }  // namespace
 }  // namespace chorus
