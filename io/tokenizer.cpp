@@ -42,8 +42,9 @@ std::string train_tokenizer(std::span<const std::string> texts, const TokenizerC
       {"eos_id", "2"},
       {"pad_id", "3"},
       {"control_symbols", "<|audio|>,<mask>"},
-      {"max_sentence_length", std::to_string(longest + 1)},  // longer ones would be left out
-      {"num_threads", "1"},                                  // sums of several threads would depend on their order
+      {"max_sentence_length",
+       std::to_string(std::max<std::size_t>(longest + 1, 10))},  // longer ones would be left out; 10 is its least
+      {"num_threads", "1"},                                      // sums of several threads would depend on their order
       {"minloglevel", "2"}};
   Sentences sentences(texts);
   std::string model;

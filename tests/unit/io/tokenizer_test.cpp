@@ -22,6 +22,11 @@ std::vector<std::string> texts() {
   return out;
 }
 
+TEST(Tokenizer, ShortTextsAreEnough) {
+  const std::vector<std::string> few{"ab", "ba", "c"};
+  EXPECT_EQ(Tokenizer(train_tokenizer(few, {.type = "char", .vocab_size = 8})).encode("abc").size(), 3u);
+}
+
 TEST(Tokenizer, CharactersRoundTripWithoutAnAddedSpace) {
   const Tokenizer t(train_tokenizer(texts(), {.type = "char", .vocab_size = 8}));
   std::set<std::string> characters;
