@@ -69,7 +69,8 @@ struct TrainerConfig {
   bool trace = false;
   template <class V>
   void fields(V&& v) {
-    v("output_dir", output_dir, "folder of the run: checkpoints, metrics, tokenizer; an existing run there is resumed", not_empty());
+    v("output_dir", output_dir, "folder of the run: checkpoints, metrics, tokenizer; an existing run there is resumed",
+      not_empty());
     v("seed", seed, "of initial values, data order and everything random");
     v("precision", precision, "bf16-mixed: values and activations in bf16, f32 masters", one_of("fp32", "fp64", "bf16-mixed"));
     v("threads", threads, "OpenMP threads; 0: the cores of the machine", at_least(0));
@@ -78,7 +79,8 @@ struct TrainerConfig {
     v("val_check_interval", val_check_interval, "steps between evaluations; 0: only at the end", at_least(0));
     v("checkpoint_every_n_steps", checkpoint_every_n_steps, "0: only at the end", at_least(0));
     v("keep_checkpoints", keep_checkpoints, "newest ones that stay", at_least(2));
-    v("stop_after_steps", stop_after_steps, "end this invocation after so many steps, with a checkpoint; 0: at the end", at_least(0));
+    v("stop_after_steps", stop_after_steps, "end this invocation after so many steps, with a checkpoint; 0: at the end",
+      at_least(0));
     v("memory_limit_gigabytes", memory_limit_gigabytes, "of tensors; 0: the machine's", at_least(0.0));
     v("trace", trace, "write trace.json of the last steps");
   }
@@ -117,8 +119,10 @@ struct RunConfig {
   template <class Check>
   void rules(Check&& check) const {
     for (const auto& phase : phases) {
-      check(phase.ctc_weight == 0 || model.ctc_head, "phases", "'", phase.name, "' has a ctc_weight, but model.ctc_head is false");
-      check(phase.llm_weight == 0 || model.decoder, "phases", "'", phase.name, "' has an llm_weight, but model.decoder is false");
+      check(phase.ctc_weight == 0 || model.ctc_head, "phases", "'", phase.name,
+            "' has a ctc_weight, but model.ctc_head is false");
+      check(phase.llm_weight == 0 || model.decoder, "phases", "'", phase.name,
+            "' has an llm_weight, but model.decoder is false");
     }
   }
   std::int64_t total_steps() const {
@@ -127,5 +131,11 @@ struct RunConfig {
     return n;
   }
 };
+
+// Reading and printing all these keys is much code: run_config.cpp has it once.
+extern template Loaded<RunConfig> load_config<RunConfig>(const std::filesystem::path&, std::span<const std::string>);
+extern template Loaded<RunConfig> parse_config<RunConfig>(std::string_view, const std::string&, std::span<const std::string>);
+extern template std::string resolved_toml<RunConfig>(const Loaded<RunConfig>&);
+extern template std::string config_reference<RunConfig>();
 
 }  // namespace chorus

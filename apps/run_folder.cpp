@@ -15,8 +15,9 @@ FeatureStatistics read_statistics(const std::filesystem::path& file, int mels) {
   } catch (const nlohmann::json::exception& error) {
     fail("run folder", file.string(), " is damaged: ", error.what());
   }
-  require(statistics.mean.size() == static_cast<std::size_t>(mels) && statistics.deviation.size() == statistics.mean.size(), "run folder",
-          file.string(), " has ", statistics.mean.size(), " means and ", statistics.deviation.size(), " deviations; features.mels is ", mels);
+  require(statistics.mean.size() == static_cast<std::size_t>(mels) && statistics.deviation.size() == statistics.mean.size(),
+          "run folder", file.string(), " has ", statistics.mean.size(), " means and ", statistics.deviation.size(),
+          " deviations; features.mels is ", mels);
   return statistics;
 }
 
@@ -58,11 +59,10 @@ void write_file_atomically(const std::filesystem::path& file, std::string_view c
 }
 
 std::string canonical_toml(const RunConfig& config) {
-  std::ostringstream raw;
-  RunConfig copy = config;
-  config::Printer(raw, nullptr, "", false).print(copy);
+  config::Tree nothing;
+  nothing.kind = config::Kind::table;
   // Every value carries its origin as a comment, which is "default" for all of them here.
-  std::istringstream lines(raw.str());
+  std::istringstream lines(resolved_toml(Loaded<RunConfig>{config, nothing}));
   std::string out;
   for (std::string line; std::getline(lines, line);) {
     if (const auto at = line.rfind("  # "); at != line.npos) line.erase(at);
@@ -72,15 +72,18 @@ std::string canonical_toml(const RunConfig& config) {
 }
 
 RunConfig load_run_config(const std::filesystem::path& folder) {
-  require(std::filesystem::exists(folder / "config.toml"), "run folder", folder.string(), " has no config.toml: it is no run of `chorus train`");
+  require(std::filesystem::exists(folder / "config.toml"), "run folder", folder.string(),
+          " has no config.toml: it is no run of `chorus train`");
   return load_config<RunConfig>(folder / "config.toml").value;
 }
 
 void claim_run_folder(const std::filesystem::path& folder, const RunConfig& config) {
   const auto file = folder / "config.toml";
   if (std::filesystem::exists(file)) {
-    const std::string before = canonical_toml(trajectory_part(load_run_config(folder))), now = canonical_toml(trajectory_part(config));
-    require(before == now, "run folder", folder.string(), " holds a run with another configuration; choose another trainer.output_dir or remove it:",
+    const std::string before = canonical_toml(trajectory_part(load_run_config(folder))),
+                      now = canonical_toml(trajectory_part(config));
+    require(before == now, "run folder", folder.string(),
+            " holds a run with another configuration; choose another trainer.output_dir or remove it:",
             differing_lines(before, now));
   }
   write_file_atomically(file, canonical_toml(config));
@@ -108,7 +111,8 @@ RunInputs open_run_inputs(const std::filesystem::path& folder, const RunConfig& 
     FeatureConfig raw = config.features;
     raw.normalize = "none";
     const FeatureStatistics statistics = measure_statistics(train, Frontend(raw));
-    write_file_atomically(folder / "statistics.json", nlohmann::json{{"mean", statistics.mean}, {"deviation", statistics.deviation}}.dump());
+    write_file_atomically(folder / "statistics.json",
+                          nlohmann::json{{"mean", statistics.mean}, {"deviation", statistics.deviation}}.dump());
   }
   return load_run_inputs(folder, config);
 }
