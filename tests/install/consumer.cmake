@@ -1,0 +1,38 @@
+# cmake -D BUILD=... -D WORK=... -D GENERATOR=... -P consumer.cmake: installs a build into a prefix of its own, then builds and runs
+# a project that knows nothing but that prefix.
+cmake_minimum_required(VERSION 3.22)
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE failed OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(failed)
+    string(REPLACE ";" " " command "${ARGN}")
+    message(FATAL_ERROR "${command}\n  ended with ${failed}:\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/consumer -B ${WORK}/build -G ${GENERATOR} -D CMAKE_BUILD_TYPE=Release
+  -D CMAKE_PREFIX_PATH=${WORK}/prefix -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
+run(${CMAKE_COMMAND} --build ${WORK}/build)
+foreach(program consumer linked)
+  run(${WORK}/build/${program})
+  message("${program}: ${output}")
+endforeach()
+run(${WORK}/prefix/bin/chorus train --reference)
+
+# The installed package must not lead back to where it was built.
+file(GLOB package ${WORK}/prefix/lib*/cmake/Chorus/*.cmake ${WORK}/prefix/lib*/*/cmake/Chorus/*.cmake)
+if(NOT package)
+  message(FATAL_ERROR "no package files under ${WORK}/prefix")
+endif()
+foreach(file ${package})
+  file(READ ${file} text)
+  foreach(folder ${BUILD} ${SOURCE})
+    string(FIND "${text}" "${folder}/" at)
+    if(NOT at EQUAL -1)
+      message(FATAL_ERROR "${file} names ${folder}")
+    endif()
+  endforeach()
+endforeach()
+file(REMOVE_RECURSE ${WORK})
