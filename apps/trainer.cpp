@@ -3,6 +3,8 @@
 #include <chorus/apps/training_state.h>
 #include <chorus/core/cpu.h>
 #include <chorus/io/checkpoint.h>
+#include <chorus/io/digest.h>
+#include <chorus/io/posix_file.h>
 #include <chorus/nn/layers/norm.h>
 #include <chorus/parallel/grad_norm.h>
 #include <omp.h>
@@ -39,6 +41,11 @@ std::vector<ManifestEntry> read_entries(const std::filesystem::path& manifest,
   return entries;
 }
 
+std::string file_digest(const std::filesystem::path& file) {
+  const std::string content = read_file(file);
+  return digest(content.data(), content.size());
+}
+
 /// Sets the calling thread's OpenMP width for its lifetime.
 class Threads {
  public:
@@ -69,6 +76,7 @@ class Trainer {
         lock_(config.trainer.output_dir),
         threads_(config.trainer.threads > 0 ? config.trainer.threads : compute_threads()),
         context_(memory_options(config)),
+        train_digest_(file_digest(config.data.train)),
         entries_(read_entries(config.data.train, hooks.message)),
         inputs_(open_inputs(config, entries_)),
         frontend_(config.features, inputs_.statistics),
@@ -139,6 +147,9 @@ class Trainer {
     const auto checkpoint = find_checkpoint(checkpoints(), [this](const std::string& line) { say(line); });
     if (checkpoint) {
       progress_ = progress_from_json(checkpoint->manifest().state);
+      require(progress_.train_digest == train_digest_, "resume", config_.data.train.string(),
+              " isn't the manifest that the run in ", config_.trainer.output_dir.string(),
+              " was started with; choose another trainer.output_dir");
       require(progress_.phase >= 0 && progress_.phase < static_cast<std::int64_t>(config_.phases.size()), "resume",
               checkpoint->folder().string(), " is in phase ", progress_.phase, " of ", config_.phases.size());
       phase_ = make_phase();
@@ -148,6 +159,7 @@ class Trainer {
       saved_step_ = progress_.step;
       say("resumed from " + checkpoint->folder().string() + " at step " + std::to_string(progress_.step));
     } else {
+      progress_.train_digest = train_digest_;
       phase_ = make_phase();
     }
     announce();
@@ -331,6 +343,7 @@ class Trainer {
   Threads threads_;
   Context context_;
   SoloGroup group_;
+  std::string train_digest_;
   std::vector<ManifestEntry> entries_, validation_;
   RunInputs inputs_;
   Frontend frontend_;

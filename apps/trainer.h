@@ -32,7 +32,7 @@ struct TrainingResult {
   Outcome outcome = Outcome::finished;
   std::int64_t step = 0;
   double train_seconds = 0;  ///< in steps, over all invocations of the run
-  std::string weight_hash;   ///< XXH3-128 of all masters, in order of declaration
+  std::string weight_hash;   ///< XXH3-128 of all weights and buffers (f32 masters under bf16)
   DropCounts drops;          ///< samples that failed to load, over the run, and what the last phase left out of every epoch
 };
 

@@ -22,6 +22,7 @@ nlohmann::json to_json(const Progress& p) {
           {"epoch", p.cursor.epoch},
           {"batch", p.cursor.batch},
           {"train_seconds", p.train_seconds},
+          {"train_digest", p.train_digest},
           {"drops",
            {{"too_short", p.drops.too_short},
             {"too_long", p.drops.too_long},
@@ -39,7 +40,8 @@ Progress progress_from_json(const nlohmann::json& json) {
             .cursor = {json.at("epoch"), json.at("batch")},
             .train_seconds = json.at("train_seconds"),
             .drops = {drops.at("too_short"), drops.at("too_long"), drops.at("empty_text"), drops.at("text_too_long"),
-                      drops.at("failed")}};
+                      drops.at("failed")},
+            .train_digest = json.at("train_digest")};
   } catch (const nlohmann::json::exception& error) {
     fail("checkpoint", "the state of the run can't be read: ", error.what());
   }

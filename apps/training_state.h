@@ -14,6 +14,7 @@ struct Progress {
   DataCursor cursor;            ///< of the next batch
   double train_seconds = 0;
   DropCounts drops;
+  std::string train_digest;  ///< of the training manifest: the same cursor means other samples in another one
 };
 
 nlohmann::json to_json(const Progress& progress);
@@ -29,7 +30,7 @@ std::vector<std::pair<std::string, Tensor>> named_weights(const BuiltSalm& built
 /// XXH3-128 of all weights in order of declaration.
 std::string weight_hash(const BuiltSalm& built);
 
-/// Copies parameters whose path matches one of `keep` (from its start) and all buffers beside them from the model of the phase
+/// Copies parameters and buffers whose path matches one of `keep` (from its start) from the model of the phase
 /// before. A pattern that matches nothing is an error. Returns how many parameters were kept.
 std::size_t keep_parameters(const BuiltSalm& before, BuiltSalm& now, const std::vector<std::string>& keep);
 

@@ -44,7 +44,7 @@ struct Llm {
   Embedding embedding;
   std::vector<LlmLayer> layers;
   RmsNorm norm;
-  std::optional<Linear> head;  ///< absent when tied
+  std::optional<Linear> head;  ///< absent when tied; the loss reads its weight only, so a plan shards it through loss_core
   Slot<Tensor(Tensor, Tensor, Tensor, const CrossEntropyOptions&)> loss_core;
 
   const Tensor& head_weight() const { return head ? head->weight.value : embedding.weight.value; }

@@ -1,4 +1,6 @@
 // A run that was stopped, interrupted or damaged goes on as if nothing had happened.
+#include <chorus/apps/run_lock.h>
+
 #include <fstream>
 
 #include "e2e/tiny_run.h"
@@ -127,6 +129,26 @@ TEST_F(ResumeRun, AnotherConfigurationInTheSameFolderIsAnError) {
     EXPECT_NE(text.find("was: weight_decay = 0.01"), text.npos) << text;
     EXPECT_NE(text.find("now: weight_decay = 0.5"), text.npos) << text;
   }
+}
+
+TEST_F(ResumeRun, AnotherManifestUnderTheSameNameIsAnError) {
+  const auto manifest = corpus.parent_path() / "changing.jsonl";
+  std::filesystem::copy_file(corpus, manifest);
+  const RunConfig config = tiny(manifest, folder->path / "manifest", {"trainer.stop_after_steps=3"});
+  EXPECT_EQ(train(config, {}).outcome, Outcome::paused);
+  std::ofstream(manifest, std::ios::app) << "\n";
+  try {
+    train(config, {});
+    FAIL() << "trained";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("changing.jsonl isn't the manifest"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(ResumeRun, OneFolderHoldsOneTrainingProcess) {
+  const RunConfig config = tiny(corpus, folder->path / "locked");
+  const RunLock other(config.trainer.output_dir);
+  EXPECT_THROW(train(config, {}), Error);
 }
 
 }  // namespace
