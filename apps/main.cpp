@@ -3,6 +3,7 @@
 #include <chorus/core/cpu.h>
 
 #include <cstdio>
+#include <stdexcept>
 
 int main(int argc, char** argv) {
   CLI::App app("Chorus trains speech-LLMs.");
@@ -15,6 +16,8 @@ int main(int argc, char** argv) {
   try {
     chorus::require_cpu(chorus::cpu_info());
     app.parse(argc, argv);
+    // Transcripts that never reached a full disk are no success.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw std::runtime_error("standard output can't be written");
     return status;
   } catch (const CLI::ParseError& error) {
     return app.exit(error);

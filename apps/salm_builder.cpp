@@ -6,13 +6,17 @@ DType dtype_of_precision(const std::string& precision) {
   return precision == "fp64" ? DType::f64 : precision == "bf16-mixed" ? DType::bf16 : DType::f32;
 }
 
-std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
-                                      const FreezeRules& freeze) {
+SalmConfig sized_config(const RunConfig& config, const Tokenizer& tokenizer) {
   SalmConfig model = config.model;
   model.encoder.features = config.features.mels;
   model.llm.vocab_size = tokenizer.size();
+  return model;
+}
+
+std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
+                                      const FreezeRules& freeze) {
   auto built = std::make_unique<BuiltSalm>();
-  built->model = Salm(model, tokenizer.size() + 1);
+  built->model = Salm(sized_config(config, tokenizer), tokenizer.size() + 1);
   built->store =
       materialize(built->model, context,
                   {.dtype = dtype_of_precision(config.trainer.precision), .seed = config.trainer.seed, .freeze = freeze});

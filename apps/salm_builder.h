@@ -15,7 +15,8 @@ struct BuiltSalm {
 
 DType dtype_of_precision(const std::string& precision);
 
-/// Sizes that follow from the front end and the tokenizer are filled in here.
+/// The model's configuration with the sizes that follow from the front end and the tokenizer.
+SalmConfig sized_config(const RunConfig& config, const Tokenizer& tokenizer);
 std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
                                       const FreezeRules& freeze);
 

@@ -3,9 +3,11 @@
 #include <chorus/apps/training_state.h>
 #include <chorus/core/cpu.h>
 #include <chorus/io/checkpoint.h>
+#include <chorus/io/checkpoint/folder.h>
 #include <chorus/io/digest.h>
 #include <chorus/io/posix_file.h>
 #include <chorus/nn/layers/norm.h>
+#include <chorus/nn/path_patterns.h>
 #include <chorus/parallel/grad_norm.h>
 #include <omp.h>
 
@@ -32,6 +34,8 @@ std::vector<ManifestEntry> read_entries(const std::filesystem::path& manifest,
   for (auto& entry : all) {
     try {
       fill_durations(std::span(&entry, 1));
+      require(entry.duration > 0, "data", entry.audio.string(), " has ", entry.duration, " seconds from offset ", entry.offset,
+              " on");
       entries.push_back(std::move(entry));
     } catch (const Error& error) {
       if (say) say(std::string("dropped a recording: ") + error.what());
@@ -82,7 +86,7 @@ class Trainer {
         frontend_(config.features, inputs_.statistics),
         prompt_(config.prompt, inputs_.tokenizer) {
     if (!config.data.validation.empty()) validation_ = read_entries(config.data.validation, hooks.message);
-    for (const auto& phase : config.phases) (void)learning_rate(phase.schedule, 0, phase.steps);
+    check_phases();
     context_.trace.sum(true);
     context_.trace.record(config.trainer.trace);
   }
@@ -107,9 +111,40 @@ class Trainer {
   }
 
  private:
+  /// A run that has checkpoints must have all its other files too: made again they might differ.
   static RunInputs open_inputs(const RunConfig& config, std::span<const ManifestEntry> entries) {
-    claim_run_folder(config.trainer.output_dir, config);
-    return open_run_inputs(config.trainer.output_dir, config, entries);
+    const auto& folder = config.trainer.output_dir;
+    const bool goes_on = !step_folders(folder / "checkpoints").empty();
+    if (goes_on) (void)load_run_config(folder);
+    claim_run_folder(folder, config);
+    return goes_on ? load_run_inputs(folder, config) : open_run_inputs(folder, config, entries);
+  }
+
+  /// What a later phase can't do is said before the first step of the first.
+  void check_phases() const {
+    Salm declared(sized_config(config_, inputs_.tokenizer), inputs_.tokenizer.size() + 1);
+    std::vector<std::string> paths, all;
+    for_each_param(declared, [&](const std::string& path, const Param&) { paths.push_back(path); });
+    all = paths;
+    for_each_buffer(declared, [&](const std::string& path, const Buffer&) { all.push_back(path); });
+    const SampleMaker maker(entries_, frontend_, inputs_.tokenizer,
+                            {.seed = 0, .training = false, .spec_augment = {}, .cache_bytes = 0});
+    for (std::size_t i = 0; i < config_.phases.size(); ++i) {
+      const PhaseConfig& phase = config_.phases[i];
+      const std::string key = "phases[" + std::to_string(i) + "].";
+      const PathPatterns freeze(key + "freeze_params", phase.freeze_params, paths);
+      const PathPatterns prevent(key + "prevent_freeze_params", phase.prevent_freeze_params, paths);
+      const bool trains =
+          std::any_of(paths.begin(), paths.end(), [&](const auto& p) { return !freeze.match(p) || prevent.match(p); });
+      require(trains, "train", key, "freeze_params leaves nothing to train");
+      if (i > 0) (void)PathPatterns(key + "keep", phase.keep, all);
+      (void)planner(phase, maker);
+    }
+  }
+
+  BatchPlanner planner(const PhaseConfig& phase, const SampleMaker& maker) const {
+    return BatchPlanner(phase.batches.value_or(config_.batches), maker.utterances(), config_.trainer.seed,
+                        config_.features.sample_rate, [this](std::int64_t n) { return frontend_.frames(n); });
   }
   std::filesystem::path checkpoints() const { return config_.trainer.output_dir / "checkpoints"; }
   void say(const std::string& text) const {
@@ -133,9 +168,7 @@ class Trainer {
                           .spec_augment = phase.spec_augment.value_or(config_.spec_augment),
                           .cache_bytes = static_cast<std::size_t>(config_.data.cache_gigabytes * 1e9)};
     phase_.maker = std::make_unique<SampleMaker>(entries_, frontend_, inputs_.tokenizer, options);
-    phase_.planner = std::make_unique<BatchPlanner>(phase.batches.value_or(config_.batches), phase_.maker->utterances(),
-                                                    config_.trainer.seed, config_.features.sample_rate,
-                                                    [this](std::int64_t n) { return frontend_.frames(n); });
+    phase_.planner = std::make_unique<BatchPlanner>(planner(phase, *phase_.maker));
     const std::int64_t failed = progress_.drops.failed;
     progress_.drops = phase_.planner->drops();  // of every epoch of this phase; what failed to load adds up over the run
     if (progress_.drops.total() > 0) say("left out of every epoch: " + progress_.drops.report());
@@ -159,6 +192,9 @@ class Trainer {
       saved_step_ = progress_.step;
       say("resumed from " + checkpoint->folder().string() + " at step " + std::to_string(progress_.step));
     } else {
+      const auto damaged = step_folders(checkpoints());
+      require(damaged.empty(), "resume", "none of the ", damaged.size(), " checkpoints in ", checkpoints().string(),
+              " is intact; remove them to start again from the first step");
       progress_.train_digest = train_digest_;
       phase_ = make_phase();
     }

@@ -1,9 +1,9 @@
 #include <chorus/apps/training_state.h>
 #include <chorus/io/checkpoint.h>
 #include <chorus/io/digest.h>
+#include <chorus/nn/path_patterns.h>
 
 #include <map>
-#include <regex>
 
 namespace chorus {
 namespace {
@@ -74,22 +74,17 @@ std::string weight_hash(const BuiltSalm& built) {
 std::size_t keep_parameters(const BuiltSalm& before, BuiltSalm& now, const std::vector<std::string>& keep) {
   std::map<std::string, Tensor> old;
   for (const auto& [name, tensor] : named_weights(before)) old.emplace(name, tensor);
-  std::vector<std::pair<std::regex, bool>> patterns;
-  for (const auto& text : keep) {
-    try {
-      patterns.emplace_back(std::regex(text), false);
-    } catch (const std::regex_error& error) {
-      fail("phases", "keep: '", text, "' is no regular expression: ", error.what());
-    }
-  }
+  const auto path_of = [](std::string name) {  // "model/llm/norm/weight" -> "llm.norm.weight"
+    name.erase(0, name.find('/') + 1);
+    std::replace(name.begin(), name.end(), '/', '.');
+    return name;
+  };
+  std::vector<std::string> paths;
+  for (const auto& [name, tensor] : named_weights(now)) paths.push_back(path_of(name));
+  const PathPatterns patterns("keep", keep, paths);
   std::size_t kept = 0;
   for (const auto& [name, tensor] : named_weights(now)) {
-    std::string path = name.substr(name.find('/') + 1);
-    std::replace(path.begin(), path.end(), '/', '.');
-    bool matches = false;
-    for (auto& [pattern, used] : patterns)
-      if (std::regex_search(path, pattern, std::regex_constants::match_continuous)) matches = used = true;
-    if (!matches) continue;
+    if (!patterns.match(path_of(name))) continue;
     const Tensor& source = old.at(name);
     // A parameter that changes between frozen and trained may change between the compute type and its wider master.
     dispatch_floating(source.dtype(), "keep", [&]<class From>() {
@@ -101,8 +96,6 @@ std::size_t keep_parameters(const BuiltSalm& before, BuiltSalm& now, const std::
     });
     ++kept;
   }
-  for (std::size_t i = 0; i < keep.size(); ++i)
-    require(patterns[i].second, "phases", "keep: '", keep[i], "' matches no parameter of the model");
   now.store.masters_to_values();
   return kept;
 }

@@ -7,8 +7,8 @@
 namespace chorus {
 namespace {
 
-LoadedRun open_run(const std::filesystem::path& folder) {
-  omp_set_num_threads(compute_threads());
+LoadedRun open_run(const std::filesystem::path& folder, int threads) {
+  omp_set_num_threads(threads > 0 ? threads : compute_threads());
   return load_run(folder, [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
 }
 
@@ -16,10 +16,11 @@ struct TranscribeOptions {
   std::filesystem::path run;
   std::vector<std::filesystem::path> files;
   bool ctc = false;
+  int threads = 0;
 };
 
 int run_transcribe(const TranscribeOptions& options) {
-  const LoadedRun run = open_run(options.run);
+  const LoadedRun run = open_run(options.run, options.threads);
   int failures = 0;
   for (const auto& file : options.files) {
     // File by file: one that can't be read costs nobody else's transcript.
@@ -41,7 +42,7 @@ struct EvaluateOptions {
   std::filesystem::path run, manifest;
   std::string figure_prefix = "evaluate";
   bool controls = false;
-  int table = 0;
+  int table = 0, threads = 0;
 };
 
 void print_score(const std::string& label, const TextScore& score) {
@@ -51,7 +52,7 @@ void print_score(const std::string& label, const TextScore& score) {
 }
 
 int run_evaluate(const EvaluateOptions& options) {
-  const LoadedRun run = open_run(options.run);
+  const LoadedRun run = open_run(options.run, options.threads);
   auto entries = read_manifest(options.manifest);
   const Corpus corpus = run.transcriber->corpus(entries);
   for (const auto& line : corpus.dropped) std::fprintf(stderr, "dropped: %s\n", line.c_str());
@@ -100,6 +101,7 @@ void add_transcribe_command(CLI::App& app, int& status) {
   auto options = std::make_shared<TranscribeOptions>();
   command->add_option("--run", options->run, "Folder of the run")->required();
   command->add_option("files", options->files, "Sound files")->required();
+  command->add_option("--threads", options->threads, "0: the cores of the machine");
   command->add_flag("--ctc", options->ctc, "Use the CTC head instead of the decoder");
   command->callback([options, &status] { status = run_transcribe(*options); });
 }
@@ -109,6 +111,7 @@ void add_evaluate_command(CLI::App& app, int& status) {
   auto options = std::make_shared<EvaluateOptions>();
   command->add_option("--run", options->run, "Folder of the run")->required();
   command->add_option("manifest", options->manifest, "NeMo manifest")->required();
+  command->add_option("--threads", options->threads, "0: the cores of the machine");
   command->add_flag("--controls", options->controls, "Also let it hear other recordings and silence");
   command->add_option("--table", options->table, "Print so many references and transcripts");
   command->add_option("--figure", options->figure_prefix, "Prefix of the figure lines");

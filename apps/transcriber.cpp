@@ -34,6 +34,7 @@ Corpus Transcriber::corpus(std::span<const ManifestEntry> entries) const {
   Corpus out;
   for (const auto& entry : entries) {
     try {
+      require(!entry.text.empty(), "corpus", "has no reference text");
       out.recordings.push_back(recording(entry));
     } catch (const Error& error) {
       out.dropped.push_back(entry.audio.string() + ": " + error.what());

@@ -1,10 +1,10 @@
 #include <chorus/core/error.h>
+#include <chorus/io/posix_file.h>
 #include <chorus/io/tokenizer.h>
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
 #include <fstream>
-#include <iterator>
 #include <unordered_map>
 
 namespace chorus {
@@ -68,11 +68,7 @@ Tokenizer::Tokenizer(std::string model, const std::string& name) : model_(std::m
           " bytes): ", status.message());
 }
 
-Tokenizer Tokenizer::load(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  require(in.good(), "Tokenizer", "cannot open ", file);
-  return Tokenizer(std::string(std::istreambuf_iterator<char>(in), {}), file.string());
-}
+Tokenizer Tokenizer::load(const std::filesystem::path& file) { return Tokenizer(read_file(file), file.string()); }
 
 void Tokenizer::save(const std::filesystem::path& file) const {
   std::ofstream out(file, std::ios::binary);

@@ -23,7 +23,7 @@ struct TokenizerConfig {
     v("type", type, "how text is cut", one_of("unigram", "bpe", "char"));
     v("vocab_size", vocab_size, "pieces including the special ones; type char takes what the texts have", at_least(8));
     v("normalization", normalization, "done to text before", one_of("identity", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"));
-    v("character_coverage", character_coverage, "share of the texts' characters that get a piece", between(0.9, 1.0));
+    v("character_coverage", character_coverage, "share of the texts' characters that get a piece", between(0.98, 1.0));
   }
 };
 

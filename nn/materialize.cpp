@@ -1,9 +1,9 @@
 #include <chorus/core/rng.h>
 #include <chorus/nn/materialize.h>
+#include <chorus/nn/path_patterns.h>
 #include <chorus/tensor/kernels/pointwise.h>
 
 #include <algorithm>
-#include <regex>
 #include <set>
 
 namespace chorus {
@@ -12,36 +12,6 @@ namespace {
 constexpr std::int64_t alignment = 64;  // elements: whole cache lines for every type
 
 std::int64_t aligned(std::int64_t n) { return (n + alignment - 1) / alignment * alignment; }
-
-class FreezeMatcher {
- public:
-  FreezeMatcher(const FreezeRules& rules, const std::vector<std::string>& paths) {
-    for (const auto& text : rules.freeze) freeze_.push_back(compile(text, "freeze_params", paths));
-    for (const auto& text : rules.prevent) prevent_.push_back(compile(text, "prevent_freeze_params", paths));
-  }
-  bool frozen(const std::string& path) const { return any(freeze_, path) && !any(prevent_, path); }
-
- private:
-  static bool matches(const std::regex& pattern, const std::string& path) {
-    return std::regex_search(path, pattern, std::regex_constants::match_continuous);
-  }
-  static bool any(const std::vector<std::regex>& patterns, const std::string& path) {
-    return std::any_of(patterns.begin(), patterns.end(), [&](const auto& p) { return matches(p, path); });
-  }
-  static std::regex compile(const std::string& text, const char* key, const std::vector<std::string>& paths) {
-    std::regex pattern;
-    try {
-      pattern = std::regex(text, std::regex::ECMAScript);
-    } catch (const std::regex_error& error) {
-      fail("freeze", key, ": '", text, "' is no regular expression: ", error.what());
-    }
-    const bool hit = std::any_of(paths.begin(), paths.end(), [&](const auto& path) { return matches(pattern, path); });
-    require(hit, "freeze", key, ": '", text, "' matches none of the ", paths.size(), " parameters, e.g. not '",
-            paths.empty() ? "" : paths.front(), "'");
-    return pattern;
-  }
-  std::vector<std::regex> freeze_, prevent_;
-};
 
 void fill_initial(const Init& init, RandomKey key, Tensor& master) {
   dispatch<float, double>(master.dtype(), "initialise", [&]<class T>() {
@@ -135,11 +105,12 @@ ParamStore materialize(Context& context, const Declared& declared, const Materia
     for (const auto& [path, param] : block.params) paths.push_back(path);
   std::set<std::string> unique(paths.begin(), paths.end());
   require(unique.size() == paths.size(), "materialize", "two parameters have the same path");
-  const FreezeMatcher matcher(options.freeze, paths);
+  const PathPatterns freeze("freeze_params", options.freeze.freeze, paths),
+      prevent("prevent_freeze_params", options.freeze.prevent, paths);
 
   std::int64_t trainable_size = 0, frozen_size = 0;
   for (auto& block : blocks) {
-    for (const auto& [path, param] : block.params) param->trainable = !matcher.frozen(path);
+    for (const auto& [path, param] : block.params) param->trainable = !freeze.match(path) || prevent.match(path);
     block.trainable = block.params.front().second->trainable;
     for (const auto& [path, param] : block.params)
       require(param->trainable == block.trainable, "freeze", path, " is stacked with ", block.params.front().first,

@@ -31,8 +31,8 @@ struct ParamStore {
   void masters_to_values() const;
 };
 
-/// Parameters whose path matches one of `freeze` and none of `prevent` are not trained. ECMAScript regexes that match from
-/// the start of the path, like Python's re.match and so like NeMo's keys. A pattern that matches no parameter is an error.
+/// Parameters whose path matches one of `freeze` and none of `prevent` (see `PathPatterns`) are not trained. A pattern that
+/// matches no parameter is an error.
 struct FreezeRules {
   std::vector<std::string> freeze, prevent;
 };

@@ -201,9 +201,11 @@ Tree parse_toml(std::string_view text, const std::string& name, Problems& proble
 }
 
 Tree parse_file(const std::filesystem::path& file, Problems& problems) {
-  std::ifstream in(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad() || std::filesystem::is_directory(file)) problems.add({.file = file.string()}, "cannot be read");
+  // A folder opens like a file, but reading it throws an error that doesn't name it.
+  std::ifstream in;
+  if (!std::filesystem::is_directory(file)) in.open(file, std::ios::binary);
+  const std::string text = in.is_open() ? std::string(std::istreambuf_iterator<char>(in), {}) : std::string();
+  if (!in.is_open() || in.bad()) problems.add({.file = file.string()}, "cannot be read");
   return parse_toml(text, file.string(), problems);
 }
 

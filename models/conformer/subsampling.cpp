@@ -3,6 +3,8 @@
 #include <chorus/tensor/ops/linear.h>
 #include <chorus/tensor/ops/pointwise.h>
 
+#include <cmath>
+
 namespace chorus {
 namespace {
 
@@ -24,7 +26,7 @@ int stages_of(int factor) {
 ConvWeights::ConvWeights(const Shape& shape, std::int64_t channels_out, std::int64_t fan_in, std::int64_t fan_out,
                          bool with_bias)
     : weight(shape, Init::xavier(fan_in, fan_out)) {
-  if (with_bias) bias = Param({channels_out}, Init::zero());
+  if (with_bias) bias = Param({channels_out}, Init::bounded(1 / std::sqrt(static_cast<double>(fan_in))));  // see Linear
 }
 
 std::int64_t subsampled_length(std::int64_t frames, int factor) {

@@ -3,16 +3,22 @@
 #include <chorus/tensor/ops/pointwise.h>
 #include <chorus/tensor/ops/rows.h>
 
+#include <cmath>
+
 namespace chorus {
 namespace {
 Init weight_init(const LinearOptions& options, std::int64_t in, std::int64_t out) {
   return options.init.kind == Init::zeros ? Init::xavier(in, out) : options.init;
 }
+
+/// Like PyTorch's. Not zero: a row of zeros (a masked frame) through layers without biases stays one, and each norm on its way
+/// multiplies its gradient by 1 / sqrt(eps).
+Init bias_init(std::int64_t in) { return Init::bounded(1 / std::sqrt(static_cast<double>(in))); }
 }  // namespace
 
 Linear::Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options)
     : weight({out_features, in_features}, weight_init(options, in_features, out_features)) {
-  if (options.bias) bias = Param({out_features}, Init::zero());
+  if (options.bias) bias = Param({out_features}, bias_init(in_features));
 }
 
 Tensor Linear::operator()(const Tensor& x) const {
@@ -25,7 +31,7 @@ StackedLinear::StackedLinear(std::int64_t in_features, const std::vector<std::pa
                              const LinearOptions& options) {
   for (const auto& [name, out] : parts) {
     weight.parts.push_back({name + ".weight", Param({out, in_features}, weight_init(options, in_features, out))});
-    if (options.bias) bias.parts.push_back({name + ".bias", Param({out}, Init::zero())});
+    if (options.bias) bias.parts.push_back({name + ".bias", Param({out}, bias_init(in_features))});
   }
 }
 

@@ -331,11 +331,13 @@ TEST(Config, ReadsFiles) {
   EXPECT_EQ(load_config<Config>(file, Overrides{"steps=60"}).value.steps, 60);
   std::filesystem::remove(file);
   EXPECT_EQ(load_config<Config>("", Overrides{"steps=60"}).value.steps, 60);
-  try {
-    load_config<Config>(file);
-    FAIL() << "read a file that is not there";
-  } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr(file.string() + ": cannot be read"));
+  for (const auto& unreadable : {file, std::filesystem::temp_directory_path()}) {
+    try {
+      load_config<Config>(unreadable);
+      FAIL() << "read " << unreadable;
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr(unreadable.string() + ": cannot be read"));
+    }
   }
 }
 

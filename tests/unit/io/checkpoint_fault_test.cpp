@@ -12,6 +12,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <chrono>
 #include <map>
 
 namespace chorus {
@@ -263,7 +264,10 @@ TEST_F(CheckpointFault, AnUnwritableDirectoryIsNamed) {
 
 // A writer is killed at random moments; whatever is found afterwards is whole, and never older than what was committed.
 TEST_F(CheckpointFault, KilledWritersLeaveWholeCheckpoints) {
-  save(1);
+  // A child gets up to four times what one save takes here, so that some end and some are cut short on any machine.
+  const auto begin = std::chrono::steady_clock::now();
+  save(1, {400, 300});
+  const auto one = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin).count();
   RandomStream random(random_key(7, "kills"));
   std::uint64_t newest = 1;
   for (int trial = 0; trial < 25; ++trial) {
@@ -272,7 +276,7 @@ TEST_F(CheckpointFault, KilledWritersLeaveWholeCheckpoints) {
     if (child == 0) {
       for (std::uint64_t step = newest + 1;; ++step) save(step, {400, 300});
     }
-    ::usleep(static_cast<useconds_t>(2000 + random.below(60000)));
+    ::usleep(static_cast<useconds_t>(2000 + random.below(static_cast<std::uint64_t>(4 * one))));
     ::kill(child, SIGKILL);
     ASSERT_EQ(::waitpid(child, nullptr, 0), child);
     const std::uint64_t step = found_step();

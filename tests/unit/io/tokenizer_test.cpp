@@ -97,6 +97,7 @@ TEST(Tokenizer, ErrorsSayWhatIsWrong) {
   const auto folder = std::filesystem::temp_directory_path() / ("chorus_tokenizer_test." + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   EXPECT_THAT([&] { Tokenizer::load(folder / "none.model"); }, ThrowsMessage<Error>(HasSubstr("cannot open")));
+  EXPECT_THAT([&] { Tokenizer::load(folder); }, ThrowsMessage<Error>(HasSubstr(folder.string())));
   std::ofstream(folder / "broken.model") << "no model";
   EXPECT_THAT([&] { Tokenizer::load(folder / "broken.model"); },
               ThrowsMessage<Error>(HasSubstr("broken.model is no SentencePiece model")));

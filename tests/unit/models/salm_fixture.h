@@ -8,7 +8,8 @@
 
 namespace chorus::testing {
 
-inline constexpr std::int32_t vocabulary = 13, audio_tag = 12, bos = 1, eos = 2;
+/// The tag lies outside the embedding, as in models whose vocabulary was not resized for it.
+inline constexpr std::int32_t vocabulary = 13, audio_tag = vocabulary, bos = 1, eos = 2;
 
 /// "nemo" is the plain form; "small" has everything that the small recipe switches on.
 inline SalmConfig small_config(const std::string& form) {

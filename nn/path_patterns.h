@@ -1,0 +1,22 @@
+// Regular expressions that choose parameters by their paths.
+#pragma once
+#include <regex>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace chorus {
+
+/// ECMAScript patterns that match from the start of a path, like Python's re.match and so like NeMo's keys.
+class PathPatterns {
+ public:
+  PathPatterns() = default;
+  /// Errors name `key` and the pattern: no regular expression, or one that matches none of `paths`.
+  PathPatterns(const std::string& key, const std::vector<std::string>& patterns, std::span<const std::string> paths);
+  bool match(const std::string& path) const;
+
+ private:
+  std::vector<std::regex> patterns_;
+};
+
+}  // namespace chorus
