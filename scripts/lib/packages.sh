@@ -21,3 +21,6 @@ install_packages() {
   apt-get update -qq
   apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
+
+# Paths relative to the checkout: a second checkout elsewhere finds what the first one compiled.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
