@@ -1,7 +1,7 @@
 // From configuration and samples to the model and its batches.
 #pragma once
+#include <chorus/apps/prompt.h>
 #include <chorus/apps/run_config.h>
-#include <chorus/io/prompt.h>
 #include <chorus/models/salm/model.h>
 #include <chorus/nn/materialize.h>
 

@@ -1,4 +1,4 @@
-#include <chorus/io/prompt.h>
+#include <chorus/apps/prompt.h>
 #include <gmock/gmock.h>
 
 namespace chorus {

@@ -1,5 +1,5 @@
+#include <chorus/apps/prompt.h>
 #include <chorus/core/error.h>
-#include <chorus/io/prompt.h>
 
 namespace chorus {
 
