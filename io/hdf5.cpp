@@ -138,15 +138,28 @@ struct Hdf5Writer::Impl {
     check(H5Pset_driver(access, driver, &into), path, "", "lay out");
     // Large tensors start at a page, for readers that map the file.
     check(H5Pset_alignment(access, 16 * Hdf5Layout::page_bytes, Hdf5Layout::page_bytes), path, "", "lay out");
-    file = Id(check(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), path, "", "lay out"), H5Fclose);
+    const Id root(check(H5Pcreate(H5P_FILE_CREATE), path, "", "lay out"), H5Pclose);
+    check(H5Pset_obj_track_times(root, false), path, "", "lay out");
+    file = Id(check(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, root, access), path, "", "lay out"), H5Fclose);
+  }
+
+  /// Equal tensors make equal bytes, so no object keeps the time of its creation: groups neither, which is why they are made
+  /// here and not along with their datasets.
+  void create_groups(const std::string& dataset) {
+    const Id creation(check(H5Pcreate(H5P_GROUP_CREATE), path, dataset, "create"), H5Pclose);
+    check(H5Pset_obj_track_times(creation, false), path, dataset, "create");
+    for (auto end = dataset.find('/', 1); end != dataset.npos; end = dataset.find('/', end + 1)) {
+      const std::string group = dataset.substr(0, end);
+      if (check(H5Lexists(file, group.c_str(), H5P_DEFAULT), path, group, "look for") > 0) continue;
+      const Id id(check(H5Gcreate2(file, group.c_str(), H5P_DEFAULT, creation, H5P_DEFAULT), path, group, "create"), H5Gclose);
+    }
   }
 
   Id create_dataset(const Hdf5Dataset& dataset, hid_t space, hid_t creation) {
-    const Id links(check(H5Pcreate(H5P_LINK_CREATE), path, dataset.path, "create"), H5Pclose);
-    check(H5Pset_create_intermediate_group(links, 1), path, dataset.path, "create");
-    check(H5Pset_obj_track_times(creation, false), path, dataset.path, "create");  // equal tensors, equal bytes
-    Id id(check(H5Dcreate2(file, dataset.path.c_str(), stored_type(dataset.dtype), space, links, creation, H5P_DEFAULT), path,
-                dataset.path, "create"),
+    create_groups(dataset.path);
+    check(H5Pset_obj_track_times(creation, false), path, dataset.path, "create");
+    Id id(check(H5Dcreate2(file, dataset.path.c_str(), stored_type(dataset.dtype), space, H5P_DEFAULT, creation, H5P_DEFAULT),
+                path, dataset.path, "create"),
           H5Dclose);
     if (dataset.dtype == DType::bf16) tag_bf16(id, path, dataset.path);
     return id;
