@@ -73,7 +73,7 @@ class Tensor {
     return {as<T>(), static_cast<std::size_t>(numel())};
   }
 
-  /// [begin, end) of dim 0, sharing storage; outside autograd (the op `slice_rows` differentiates).
+  /// [begin, end) of dim 0, sharing storage; outside autograd.
   Tensor rows_view(std::int64_t begin, std::int64_t end) const;
   /// Same elements under another shape of equal size, sharing storage and autograd node.
   Tensor reshaped(const Shape& shape) const;
