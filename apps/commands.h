@@ -1,16 +1,39 @@
-// The commands of the `chorus` executable, each with its own options. They return the exit status.
+// The commands of the `chorus` executable, each with its options. They return the exit status; errors are thrown.
 #pragma once
-#include <CLI/CLI.hpp>
-#include <functional>
+#include <filesystem>
+#include <string>
+#include <vector>
 
 namespace chorus {
 
 inline constexpr int exit_stopped = 75;  ///< SIGTERM or SIGINT: a checkpoint was saved, the same command goes on
 
-/// Each adds one subcommand; its result is left in `status` when it was chosen.
-void add_train_command(CLI::App& app, int& status);
-void add_transcribe_command(CLI::App& app, int& status);
-void add_evaluate_command(CLI::App& app, int& status);
-void add_data_command(CLI::App& app, int& status);
+struct TrainOptions {
+  std::filesystem::path file;
+  std::vector<std::string> overrides;
+  bool print_config = false, reference = false;
+};
+int run_train(const TrainOptions& options);
+
+struct TranscribeOptions {
+  std::filesystem::path run;
+  std::vector<std::filesystem::path> files;
+  bool ctc = false;
+  int threads = 0;  ///< 0: the cores of the machine
+};
+int run_transcribe(const TranscribeOptions& options);
+
+struct EvaluateOptions {
+  std::filesystem::path run, manifest;
+  std::string figure_prefix = "evaluate";
+  bool controls = false;
+  int table = 0, threads = 0;
+};
+int run_evaluate(const EvaluateOptions& options);
+
+struct AsteriskOptions {
+  std::filesystem::path texts, sounds, out;
+};
+int run_asterisk(const AsteriskOptions& options);
 
 }  // namespace chorus

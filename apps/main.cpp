@@ -1,5 +1,5 @@
 // chorus: train, evaluate and use speech-LLMs.
-#include <chorus/apps/commands.h>
+#include <chorus/apps/command_line.h>
 #include <chorus/core/cpu.h>
 
 #include <cstdio>

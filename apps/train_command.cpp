@@ -25,12 +25,6 @@ std::string hexfloat(double x) {
   return text;
 }
 
-struct TrainOptions {
-  std::filesystem::path file;
-  std::vector<std::string> overrides;
-  bool print_config = false, reference = false;
-};
-
 void write_step(MetricsWriter& metrics, const StepReport& r, double matrix_peak) {
   metrics.write({{"event", std::string("step")},
                  {"phase", r.phase},
@@ -55,6 +49,8 @@ void write_step(MetricsWriter& metrics, const StepReport& r, double matrix_peak)
                  {"memory_bytes", static_cast<std::int64_t>(r.memory)},
                  {"memory_peak_bytes", static_cast<std::int64_t>(r.memory_peak)}});
 }
+
+}  // namespace
 
 int run_train(const TrainOptions& options) {
   if (options.reference) {
@@ -105,19 +101,6 @@ int run_train(const TrainOptions& options) {
                   "; dropped samples: " + result.drops.report());
   std::printf("figure train.seconds %.1f s\nweights %s\n", result.train_seconds, result.weight_hash.c_str());
   return result.outcome == Outcome::stopped ? exit_stopped : 0;
-}
-
-}  // namespace
-
-void add_train_command(CLI::App& app, int& status) {
-  auto* command = app.add_subcommand("train", "Train what a configuration says; an existing run in its output_dir goes on");
-  auto options = std::make_shared<TrainOptions>();
-  command->add_option("config", options->file, "TOML file");
-  command->add_option("overrides", options->overrides, "key=value, e.g. trainer.output_dir=runs/b phases[0].steps=100");
-  command->add_flag("--print-config", options->print_config,
-                    "Print the resolved configuration with the origin of each value, and stop");
-  command->add_flag("--reference", options->reference, "Print all keys with meaning, range and default, and stop");
-  command->callback([options, &status] { status = run_train(*options); });
 }
 
 }  // namespace chorus

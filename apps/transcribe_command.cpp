@@ -12,12 +12,7 @@ LoadedRun open_run(const std::filesystem::path& folder, int threads) {
   return load_run(folder, [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
 }
 
-struct TranscribeOptions {
-  std::filesystem::path run;
-  std::vector<std::filesystem::path> files;
-  bool ctc = false;
-  int threads = 0;
-};
+}  // namespace
 
 int run_transcribe(const TranscribeOptions& options) {
   const LoadedRun run = open_run(options.run, options.threads);
@@ -38,18 +33,15 @@ int run_transcribe(const TranscribeOptions& options) {
   return failures ? 1 : 0;
 }
 
-struct EvaluateOptions {
-  std::filesystem::path run, manifest;
-  std::string figure_prefix = "evaluate";
-  bool controls = false;
-  int table = 0, threads = 0;
-};
+namespace {
 
 void print_score(const std::string& label, const TextScore& score) {
   std::printf("%-28s CER %6.1f %%   WER %6.1f %%   (%lld characters, %lld words)\n", label.c_str(),
               100 * score.characters.value(), 100 * score.words.value(), static_cast<long long>(score.characters.reference),
               static_cast<long long>(score.words.reference));
 }
+
+}  // namespace
 
 int run_evaluate(const EvaluateOptions& options) {
   const LoadedRun run = open_run(options.run, options.threads);
@@ -92,30 +84,6 @@ int run_evaluate(const EvaluateOptions& options) {
   figure("wer", 100 * main_score.words.value(), "%");
   if (llm && ctc) figure("ctc_cer", 100 * evaluation.ctc.characters.value(), "%");
   return 0;
-}
-
-}  // namespace
-
-void add_transcribe_command(CLI::App& app, int& status) {
-  auto* command = app.add_subcommand("transcribe", "Transcribe sound files with the newest checkpoint of a run");
-  auto options = std::make_shared<TranscribeOptions>();
-  command->add_option("--run", options->run, "Folder of the run")->required();
-  command->add_option("files", options->files, "Sound files")->required();
-  command->add_option("--threads", options->threads, "0: the cores of the machine");
-  command->add_flag("--ctc", options->ctc, "Use the CTC head instead of the decoder");
-  command->callback([options, &status] { status = run_transcribe(*options); });
-}
-
-void add_evaluate_command(CLI::App& app, int& status) {
-  auto* command = app.add_subcommand("evaluate", "Loss, CER and WER of a run on a manifest");
-  auto options = std::make_shared<EvaluateOptions>();
-  command->add_option("--run", options->run, "Folder of the run")->required();
-  command->add_option("manifest", options->manifest, "NeMo manifest")->required();
-  command->add_option("--threads", options->threads, "0: the cores of the machine");
-  command->add_flag("--controls", options->controls, "Also let it hear other recordings and silence");
-  command->add_option("--table", options->table, "Print so many references and transcripts");
-  command->add_option("--figure", options->figure_prefix, "Prefix of the figure lines");
-  command->callback([options, &status] { status = run_evaluate(*options); });
 }
 
 }  // namespace chorus

@@ -1,5 +1,5 @@
 // Names something of the topmost library, which draws in all others.
-#include <chorus/apps/commands.h>
+#include <chorus/apps/command_line.h>
 #include <chorus/apps/trainer.h>
 
 #include <cstdio>

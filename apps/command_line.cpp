@@ -1,0 +1,50 @@
+#include <chorus/apps/command_line.h>
+#include <chorus/apps/commands.h>
+
+namespace chorus {
+
+void add_train_command(CLI::App& app, int& status) {
+  auto* command = app.add_subcommand("train", "Train what a configuration says; an existing run in its output_dir goes on");
+  auto options = std::make_shared<TrainOptions>();
+  command->add_option("config", options->file, "TOML file");
+  command->add_option("overrides", options->overrides, "key=value, e.g. trainer.output_dir=runs/b phases[0].steps=100");
+  command->add_flag("--print-config", options->print_config,
+                    "Print the resolved configuration with the origin of each value, and stop");
+  command->add_flag("--reference", options->reference, "Print all keys with meaning, range and default, and stop");
+  command->callback([options, &status] { status = run_train(*options); });
+}
+
+void add_transcribe_command(CLI::App& app, int& status) {
+  auto* command = app.add_subcommand("transcribe", "Transcribe sound files with the newest checkpoint of a run");
+  auto options = std::make_shared<TranscribeOptions>();
+  command->add_option("--run", options->run, "Folder of the run")->required();
+  command->add_option("files", options->files, "Sound files")->required();
+  command->add_option("--threads", options->threads, "0: the cores of the machine");
+  command->add_flag("--ctc", options->ctc, "Use the CTC head instead of the decoder");
+  command->callback([options, &status] { status = run_transcribe(*options); });
+}
+
+void add_evaluate_command(CLI::App& app, int& status) {
+  auto* command = app.add_subcommand("evaluate", "Loss, CER and WER of a run on a manifest");
+  auto options = std::make_shared<EvaluateOptions>();
+  command->add_option("--run", options->run, "Folder of the run")->required();
+  command->add_option("manifest", options->manifest, "NeMo manifest")->required();
+  command->add_option("--threads", options->threads, "0: the cores of the machine");
+  command->add_flag("--controls", options->controls, "Also let it hear other recordings and silence");
+  command->add_option("--table", options->table, "Print so many references and transcripts");
+  command->add_option("--figure", options->figure_prefix, "Prefix of the figure lines");
+  command->callback([options, &status] { status = run_evaluate(*options); });
+}
+
+void add_data_command(CLI::App& app, int& status) {
+  auto* command = app.add_subcommand("data", "Make manifests");
+  command->require_subcommand(1);
+  auto* asterisk = command->add_subcommand("asterisk", "Manifests of Debian's telephone prompts, a tenth held out");
+  auto options = std::make_shared<AsteriskOptions>();
+  asterisk->add_option("--texts", options->texts, "core-sounds-en.txt, unpacked")->required();
+  asterisk->add_option("--sounds", options->sounds, "Folder of the .wav files")->required();
+  asterisk->add_option("--out", options->out, "Folder for train.jsonl and heldout.jsonl")->required();
+  asterisk->callback([options, &status] { status = run_asterisk(*options); });
+}
+
+}  // namespace chorus
