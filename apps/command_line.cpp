@@ -41,9 +41,10 @@ void add_data_command(CLI::App& app, int& status) {
   command->require_subcommand(1);
   auto* asterisk = command->add_subcommand("asterisk", "Manifests of Debian's telephone prompts, a tenth held out");
   auto options = std::make_shared<AsteriskOptions>();
-  asterisk->add_option("--texts", options->texts, "core-sounds-en.txt, unpacked")->required();
+  asterisk->add_option("--texts", options->texts, "core-sounds-<lang>.txt, unpacked")->required();
   asterisk->add_option("--sounds", options->sounds, "Folder of the .wav files")->required();
   asterisk->add_option("--out", options->out, "Folder for train.jsonl and heldout.jsonl")->required();
+  asterisk->add_option("--lang", options->lang, "Language of the texts: en, es, fr, it or ru");
   asterisk->callback([options, &status] { status = run_asterisk(*options); });
 }
 

@@ -33,6 +33,7 @@ int run_evaluate(const EvaluateOptions& options);
 
 struct AsteriskOptions {
   std::filesystem::path texts, sounds, out;
+  std::string lang = "en";
 };
 int run_asterisk(const AsteriskOptions& options);
 

@@ -1,5 +1,6 @@
 #include <chorus/apps/commands.h>
 #include <chorus/io/asterisk.h>
+#include <chorus/io/unicode.h>
 
 #include <cstdio>
 
@@ -11,7 +12,7 @@ void print_part(const char* label, const std::vector<ManifestEntry>& entries) {
   std::size_t characters = 0;
   for (const auto& entry : entries) {
     seconds += entry.duration;
-    characters += entry.text.size();
+    characters += code_points(entry.text).size();
   }
   std::printf("%-9s %5zu recordings, %6.2f minutes, %6zu characters\n", label, entries.size(), seconds / 60, characters);
 }
@@ -19,11 +20,13 @@ void print_part(const char* label, const std::vector<ManifestEntry>& entries) {
 }  // namespace
 
 int run_asterisk(const AsteriskOptions& options) {
-  const AsteriskCorpus corpus = write_asterisk_manifests(options.texts, options.sounds, options.out);
+  const AsteriskCorpus corpus = write_asterisk_manifests(options.texts, options.sounds, options.out, options.lang);
   print_part("train", corpus.train);
   print_part("held out", corpus.heldout);
-  std::printf("left out: %d tones, %d without text, %d without sound, %d of unusable length\n", corpus.tones, corpus.no_text,
-              corpus.no_sound, corpus.unusable);
+  std::printf(
+      "left out: %d tones, %d without text, %d of which it is unclear what is said, %d without sound, %d of unusable "
+      "length; %d sound files without a prompt\n",
+      corpus.tones, corpus.no_text, corpus.unclear, corpus.no_sound, corpus.unusable, corpus.no_prompt);
   return 0;
 }
 

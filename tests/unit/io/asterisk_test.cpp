@@ -2,6 +2,7 @@
 #include <chorus/io/asterisk.h>
 #include <chorus/io/audio.h>
 #include <chorus/io/md5.h>
+#include <chorus/io/unicode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -33,6 +34,24 @@ TEST(Asterisk, Normalisation) {
   EXPECT_EQ(normalize_prompt("[tone]"), "");
 }
 
+TEST(Asterisk, OtherLanguagesKeepTheirLetters) {
+  EXPECT_EQ(normalize_prompt("Échec à l\u2019ouverture… Ça, DÉJÀ œuvre #!", "fr"), "échec à l'ouverture ça déjà œuvre dièse");
+  EXPECT_EQ(normalize_prompt("Нажмите ЗВЁЗДОЧКУ – «Эхо-тест» [-].", "ru"), "нажмите звёздочку эхо тест");
+  EXPECT_EQ(normalize_prompt("¿Señal? ¡ÚLTIMO mensaje!", "es"), "señal último mensaje");
+  EXPECT_EQ(normalize_prompt("Perche\u0301 [!] PIU\u0300 (in inglese)", "it"), "perché più") << "accents come composed";
+}
+
+TEST(Asterisk, WhatIsSaidMustBeClear) {
+  for (const char* text : {"La conferenza ? piena.", "tempo sar? esattamente", "Il [suo] messaggio",
+                           "confbridge-x: e vm-then-pound: poi", "premere # ora", "visitare www.asterisk.org"})
+    EXPECT_TRUE(is_unclear(text, "it")) << text;
+  for (const char* text :
+       {"Casella di posta?", "Quale? Cambia", "punto [.]", "[!] punto esclamativo", "Opzioni: uno", "IAX (non dice \"2\")"})
+    EXPECT_FALSE(is_unclear(text, "it")) << text;
+  EXPECT_FALSE(is_unclear("press # and visit www.asterisk.org", "en"));
+  EXPECT_FALSE(is_unclear("appuyez sur # ou *", "fr"));
+}
+
 struct AsteriskFiles : testing::Test {
   std::filesystem::path folder = std::filesystem::temp_directory_path() / ("chorus_asterisk_test." + std::to_string(getpid()));
   AsteriskFiles() { std::filesystem::create_directories(folder / "sounds/digits"); }
@@ -46,7 +65,8 @@ TEST_F(AsteriskFiles, EqualTextsStayTogetherAndUnusableEntriesAreCounted) {
   std::ofstream texts(folder / "texts.txt");
   texts << "; a comment\n\nbeep: [a tone]\nnothing: ...\nmissing: no file for this\nlong: it never ends\nfast: far too many "
            "characters\n";
-  sound("long", 41), sound("fast", 0.5);
+  sound("long", 41), sound("fast", 0.5), sound("unnamed", 1), sound("two", 1), sound("lost", 1);
+  texts << "two: One text\ntwo: Another text\nlost: the lost ? letter\nтon: not latin\n";
   for (int i = 0; i < 40; ++i) {  // every text twice under two names
     const std::string name = "digits/n" + std::to_string(i);
     texts << name << ": Number " << i / 2 << ".\n";
@@ -56,8 +76,10 @@ TEST_F(AsteriskFiles, EqualTextsStayTogetherAndUnusableEntriesAreCounted) {
   const AsteriskCorpus corpus = write_asterisk_manifests(folder / "texts.txt", folder / "sounds", folder / "out");
   EXPECT_EQ(corpus.tones, 1);
   EXPECT_EQ(corpus.no_text, 1);
-  EXPECT_EQ(corpus.no_sound, 1);
+  EXPECT_EQ(corpus.no_sound, 2);
   EXPECT_EQ(corpus.unusable, 2);
+  EXPECT_EQ(corpus.unclear, 2) << "two texts for one name, a lost letter";
+  EXPECT_EQ(corpus.no_prompt, 2) << "one without a text, one with two";
   EXPECT_EQ(corpus.train.size() + corpus.heldout.size(), 40u);
   std::set<std::string> train;
   for (const ManifestEntry& e : corpus.train) train.insert(e.text);
@@ -80,6 +102,7 @@ TEST_F(AsteriskFiles, TheEnglishPromptsSplitAsPublished) {
   EXPECT_EQ(corpus.tones, 17);
   EXPECT_EQ(corpus.no_sound, 1);
   EXPECT_EQ(corpus.unusable, 1);
+  EXPECT_EQ(corpus.unclear, 0);
   struct Total {
     double minutes = 0;
     std::size_t characters = 0, words = 0;
@@ -103,6 +126,36 @@ TEST_F(AsteriskFiles, TheEnglishPromptsSplitAsPublished) {
   EXPECT_NEAR(held.minutes, 1.78, 0.005);
   EXPECT_EQ(held.characters, 1236u);
   EXPECT_EQ(held.words, 229u);
+}
+
+/// Letters that each language has and numbers of recordings; needs the packages of that language.
+TEST_F(AsteriskFiles, TheOtherFourLanguagesAreRead) {
+  struct Case {
+    std::string lang, voice, letters;
+    std::size_t recordings;
+  };
+  int seen = 0;
+  for (const Case& c : {Case{"es", "es_MX_f_Allison", "áéíóú", 472}, Case{"fr", "fr_CA_f_June", "àçéèêîû", 506},
+                        Case{"it", "it_IT_m_Carlo", "àèéìòù", 560},
+                        Case{"ru", "ru_RU_f_IvrvoiceRU", "абвгдежзийклмнопрстуфхцчшщъыьэюяё", 551}}) {
+    const std::filesystem::path packed = "/usr/share/doc/asterisk-core-sounds-" + c.lang + "/core-sounds-" + c.lang + ".txt.gz";
+    const std::filesystem::path sounds = "/usr/share/asterisk/sounds/" + c.voice;
+    if (!std::filesystem::exists(packed) || !std::filesystem::exists(sounds / "vm-goodbye.wav")) continue;
+    ++seen;
+    const std::filesystem::path texts = folder / (c.lang + ".txt");
+    ASSERT_EQ(std::system(("gunzip -c " + packed.string() + " > " + texts.string()).c_str()), 0);
+    const AsteriskCorpus corpus = read_asterisk(texts, sounds, c.lang);
+    EXPECT_EQ(corpus.train.size() + corpus.heldout.size(), c.recordings) << c.lang;
+    std::set<char32_t> letters;
+    std::set<std::string> train;
+    for (const ManifestEntry& e : corpus.train) {
+      train.insert(e.text);
+      for (const char32_t l : code_points(e.text)) letters.insert(l);
+    }
+    for (const ManifestEntry& e : corpus.heldout) EXPECT_FALSE(train.contains(e.text)) << e.id;
+    for (const char32_t l : code_points(c.letters)) EXPECT_TRUE(letters.contains(l)) << c.lang << ' ' << to_utf8({&l, 1});
+  }
+  if (seen == 0) GTEST_SKIP() << "none of the corpora is installed";
 }
 
 }  // namespace
