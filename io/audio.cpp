@@ -89,6 +89,7 @@ std::vector<float> resample(std::span<const float> samples, int from, int to) {
   require(from > 0 && to > 0, "resample", "from ", from, " Hz to ", to, " Hz: both must be positive");
   if (from == to || samples.empty()) return {samples.begin(), samples.end()};
   const auto wanted = static_cast<std::size_t>(std::llround(static_cast<double>(samples.size()) * to / from));
+  if (wanted == 0) return {};  // soxr writes to where there is no room
   std::vector<float> out(wanted);
   std::size_t done = 0;
   const soxr_quality_spec_t quality = soxr_quality_spec(SOXR_HQ, 0);
