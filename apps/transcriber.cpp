@@ -10,7 +10,26 @@
 
 namespace chorus {
 namespace {
-constexpr std::size_t frames_per_batch = 6000;  // about a minute of sound at once
+
+/// Mean over the rows of each sequence of the log-probability of the most probable symbol.
+std::vector<double> mean_best_log_p(const Tensor& logits, const Rows& rows) {
+  const auto values = logits.to_doubles();
+  const std::ptrdiff_t symbols = logits.size(1);
+  std::vector<double> means;
+  for (std::int64_t s = 0; s < rows.sequences(); ++s) {
+    double sum = 0;
+    for (std::int64_t t = rows.begin(s); t < rows.begin(s + 1); ++t) {
+      const auto row = values.begin() + t * symbols;
+      const double best = *std::max_element(row, row + symbols);
+      double total = 0;
+      for (auto it = row; it != row + symbols; ++it) total += std::exp(*it - best);
+      sum -= std::log(total);
+    }
+    means.push_back(rows.length(s) ? sum / static_cast<double>(rows.length(s)) : 0);
+  }
+  return means;
+}
+
 }  // namespace
 
 Transcriber::Transcriber(Context& context, const Salm& model, const RunConfig& config, const RunInputs& inputs)
@@ -44,7 +63,7 @@ Corpus Transcriber::corpus(std::span<const ManifestEntry> entries) const {
 }
 
 void Transcriber::for_each_batch(
-    std::span<const Recording> recordings,
+    std::span<const Recording> recordings, std::size_t frames_per_batch,
     const std::function<void(std::span<const std::size_t>, std::span<const SpeechSample>)>& use) const {
   std::vector<std::size_t> order(recordings.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -67,23 +86,71 @@ void Transcriber::for_each_batch(
   }
 }
 
-std::vector<Transcript> Transcriber::transcribe(std::span<const Recording> recordings) const {
+std::vector<TimedWord> Transcriber::timed_words(std::span<const std::int32_t> tokens, std::span<const CtcSpan> spans,
+                                                double seconds) const {
+  const double row = config_.features.hop_seconds * config_.model.encoder.subsampling_factor;
+  // SentencePiece writes spaces as U+2581: a piece that begins with one begins a word, or is no more than the end of one.
+  constexpr std::string_view space = "\u2581";
+  std::vector<TimedWord> words;
+  std::vector<int> ids;  // of the word at hand
+  std::size_t first = 0;
+  const auto finish = [&](std::size_t end) {
+    if (ids.empty()) return;
+    std::string text = inputs_.tokenizer.decode(ids);
+    text.erase(0, text.find_first_not_of(' '));
+    text.erase(text.find_last_not_of(' ') + 1);
+    words.push_back({text, static_cast<double>(spans[first].first) * row,
+                     std::min(seconds, static_cast<double>(spans[end - 1].last + 1) * row)});
+    ids.clear();
+  };
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    const std::string piece = inputs_.tokenizer.piece(tokens[i]);
+    if (piece.starts_with(space)) finish(i);
+    if (piece == space) continue;
+    if (ids.empty()) first = i;
+    ids.push_back(tokens[i]);
+  }
+  finish(spans.size());
+  return words;
+}
+
+std::vector<Transcript> Transcriber::transcribe(std::span<const Recording> recordings, const TranscriptOptions& options) const {
+  require(!options.word_times || model_.ctc_head, "transcribe", "word times need a CTC head; model.ctc_head is false");
   NoGrad quiet(context_);
   std::vector<Transcript> out(recordings.size());
-  for_each_batch(recordings, [&](std::span<const std::size_t> indices, std::span<const SpeechSample> samples) {
-    const SalmBatch batch = make_salm_batch(context_, samples, config_, inputs_.tokenizer, prompt_, false);
-    const Salm::Heard heard = model_.hear(batch.features, batch.frames, Pass{});
-    if (heard.ctc_logits) {
-      const auto labels = ctc_greedy(heard.ctc_logits, heard.encoded.rows);
-      for (std::size_t i = 0; i < indices.size(); ++i) out[indices[i]].ctc = inputs_.tokenizer.decode(labels[i]);
-    }
-    if (!model_.llm) return;
-    std::vector<std::int64_t> limits;
-    for (const auto i : indices)
-      limits.push_back(static_cast<std::int64_t>(std::ceil(recordings[i].seconds * config_.max_answer_tokens_per_second)) + 10);
-    const auto answers = model_.generate(heard, batch, limits, inputs_.tokenizer.eos());
-    for (std::size_t i = 0; i < indices.size(); ++i) out[indices[i]].text = inputs_.tokenizer.decode(answers[i]);
-  });
+  for_each_batch(
+      recordings, options.frames_per_batch, [&](std::span<const std::size_t> indices, std::span<const SpeechSample> samples) {
+        const SalmBatch batch = make_salm_batch(context_, samples, config_, inputs_.tokenizer, prompt_, false);
+        const Salm::Heard heard = model_.hear(batch.features, batch.frames, Pass{});
+        const auto align = [&](std::vector<std::vector<std::int32_t>> tokens, auto words) {
+          if (!options.word_times) return;
+          for (auto& t : tokens) std::erase_if(t, [&](std::int32_t id) { return inputs_.tokenizer.control(id); });
+          const auto spans = ctc_align(heard.ctc_logits, heard.encoded.rows, tokens);
+          for (std::size_t i = 0; i < indices.size(); ++i)
+            out[indices[i]].*words = timed_words(tokens[i], spans[i], recordings[indices[i]].seconds);
+        };
+        if (heard.ctc_logits) {
+          const auto labels = ctc_greedy(heard.ctc_logits, heard.encoded.rows);
+          const auto log_p = mean_best_log_p(heard.ctc_logits, heard.encoded.rows);
+          for (std::size_t i = 0; i < indices.size(); ++i) {
+            out[indices[i]].ctc = inputs_.tokenizer.decode(labels[i]);
+            out[indices[i]].ctc_log_p = log_p[i];
+          }
+          align(labels, &Transcript::ctc_words);
+        }
+        if (!model_.llm) return;
+        std::vector<std::int64_t> limits;
+        for (const auto i : indices)
+          limits.push_back(static_cast<std::int64_t>(std::ceil(recordings[i].seconds * config_.max_answer_tokens_per_second)) +
+                           10);
+        std::vector<double> log_p;
+        const auto answers = model_.generate(heard, batch, limits, inputs_.tokenizer.eos(), &log_p);
+        for (std::size_t i = 0; i < indices.size(); ++i) {
+          out[indices[i]].text = inputs_.tokenizer.decode(answers[i]);
+          out[indices[i]].text_log_p = log_p[i];
+        }
+        align(answers, &Transcript::words);
+      });
   return out;
 }
 
@@ -103,12 +170,13 @@ Evaluation Transcriber::evaluate(std::span<const Recording> recordings) const {
                                 .ctc_weight = model_.ctc_head ? 1.0 : 0.0,
                                 .label_smoothing = 0,
                                 .corruption = {}};
-  for_each_batch(recordings, [&](std::span<const std::size_t>, std::span<const SpeechSample> samples) {
-    const SalmLoss loss =
-        model_.loss(make_salm_batch(context_, samples, config_, inputs_.tokenizer, prompt_, true), options, Pass{});
-    out.llm_loss += loss.llm;
-    out.ctc_loss += loss.ctc;
-  });
+  for_each_batch(recordings, TranscriptOptions{}.frames_per_batch,
+                 [&](std::span<const std::size_t>, std::span<const SpeechSample> samples) {
+                   const SalmLoss loss = model_.loss(
+                       make_salm_batch(context_, samples, config_, inputs_.tokenizer, prompt_, true), options, Pass{});
+                   out.llm_loss += loss.llm;
+                   out.ctc_loss += loss.ctc;
+                 });
   out.transcripts = transcribe(recordings);
   for (std::size_t i = 0; i < recordings.size(); ++i) {
     if (model_.llm) out.llm.add(recordings[i].text, out.transcripts[i].text);

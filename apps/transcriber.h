@@ -3,6 +3,7 @@
 #include <chorus/apps/run_folder.h>
 #include <chorus/apps/salm_builder.h>
 #include <chorus/io/metrics.h>
+#include <chorus/tensor/ops/ctc_align.h>
 
 #include <functional>
 
@@ -15,9 +16,22 @@ struct Recording {
   std::string text;  ///< the reference, where there is one
 };
 
+/// A word and when it is heard, in seconds from the recording's beginning.
+struct TimedWord {
+  std::string text;
+  double start = 0, end = 0;
+};
+
 struct Transcript {
-  std::string text;  ///< by the decoder, greedily; empty without one
-  std::string ctc;   ///< by the CTC head, greedily; empty without one
+  std::string text{};                           ///< by the decoder, greedily; empty without one
+  std::string ctc{};                            ///< by the CTC head, greedily; empty without one
+  double text_log_p = 0, ctc_log_p = 0;         ///< mean log-probability of the decoder's tokens, of the CTC head's rows
+  std::vector<TimedWord> words{}, ctc_words{};  ///< of `text` and `ctc`, if asked for and if the CTC head can align them
+};
+
+struct TranscriptOptions {
+  bool word_times = false;              ///< by the CTC head, which must be there
+  std::size_t frames_per_batch = 6000;  ///< about a minute of sound at once
 };
 
 /// Recordings of a corpus that can be used, and why others can't be.
@@ -42,7 +56,11 @@ class Transcriber {
   Recording recording(const ManifestEntry& entry) const;
   Corpus corpus(std::span<const ManifestEntry> entries) const;
 
-  std::vector<Transcript> transcribe(std::span<const Recording> recordings) const;
+  const RunConfig& config() const { return config_; }
+  bool has_decoder() const { return model_.llm.has_value(); }
+  bool has_ctc() const { return model_.ctc_head.has_value(); }
+
+  std::vector<Transcript> transcribe(std::span<const Recording> recordings, const TranscriptOptions& options = {}) const;
   Evaluation evaluate(std::span<const Recording> recordings) const;
   /// Transcripts of the same recordings when each hears another one's sound (the `shift`-th following it), or silence as long
   /// as its own: a model that listens must do badly.
@@ -51,8 +69,10 @@ class Transcriber {
 
  private:
   TextScore control(std::span<const Recording> recordings, std::span<const Recording> heard) const;
+  std::vector<TimedWord> timed_words(std::span<const std::int32_t> tokens, std::span<const CtcSpan> spans,
+                                     double seconds) const;
   void for_each_batch(
-      std::span<const Recording> recordings,
+      std::span<const Recording> recordings, std::size_t frames_per_batch,
       const std::function<void(std::span<const std::size_t> indices, std::span<const SpeechSample> samples)>& use) const;
   Context& context_;
   const Salm& model_;

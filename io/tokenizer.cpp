@@ -111,4 +111,9 @@ std::string Tokenizer::piece(int id) const {
   return impl_->processor.IdToPiece(id);
 }
 
+bool Tokenizer::control(int id) const {
+  require(id >= 0 && id < size(), "Tokenizer::control", "id ", id, " is not in [0, ", size(), ")");
+  return impl_->processor.IsControl(id);
+}
+
 }  // namespace chorus

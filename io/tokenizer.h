@@ -59,6 +59,8 @@ class Tokenizer {
   int special(std::string_view piece) const;
   bool has(std::string_view piece) const;
   std::string piece(int id) const;
+  /// Whether decoding turns it into nothing, like <s> and </s>.
+  bool control(int id) const;
   /// What `train_tokenizer` returned or the file held.
   const std::string& model() const { return model_; }
   void save(const std::filesystem::path& file) const;

@@ -12,11 +12,12 @@ struct SalmConfig {
   bool decoder = true;                        ///< false: the encoder with its CTC head alone
   std::string modality_adapter = "identity";  ///< or "conformer": more conformer layers before the projection
   int adapter_layers = 2;
-  bool projection_norm = false;         ///< an RMSNorm after the projection
-  bool ctc_head = false;                ///< a CTC head on the encoder; blank is its last class
-  bool ctc_compressor = false;          ///< average runs of equal CTC argmax, drop blank runs (Gaido et al. 2021)
-  bool ctc_posteriors = false;          ///< append sqrt(d_model) * softmax of the CTC logits, without gradient, to each frame
-  bool restart_text_positions = false;  ///< rotary positions count text items and each audio's items from 0 on their own
+  bool projection_norm = false;           ///< an RMSNorm after the projection
+  bool ctc_head = false;                  ///< a CTC head on the encoder; blank is its last class
+  bool ctc_compressor = false;            ///< average runs of equal CTC argmax, drop blank runs (Gaido et al. 2021)
+  bool ctc_posteriors = false;            ///< append sqrt(d_model) * softmax of the CTC logits, without gradient, to each frame
+  double encoder_chunk_size_seconds = 0;  ///< of transcription and evaluation; 0: recordings stay whole
+  bool restart_text_positions = false;    ///< rotary positions count text items and each audio's items from 0 on their own
 
   template <class V>
   void fields(V&& v) {
@@ -28,6 +29,9 @@ struct SalmConfig {
     v("ctc_compressor", ctc_compressor, "average runs of equal CTC argmax, drop blank runs");
     v("ctc_posteriors", ctc_posteriors, "append scaled CTC posteriors to each frame");
     v("restart_text_positions", restart_text_positions, "rotary positions of text count from 0 beside those of audio");
+    v("encoder_chunk_size_seconds", encoder_chunk_size_seconds,
+      "transcription and evaluation hear longer recordings in chunks of so many seconds, each by itself; 0: whole",
+      at_least(0.0));
     v("encoder", encoder, "FastConformer");
     v("llm", llm, "decoder of the Llama family");
   }

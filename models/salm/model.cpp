@@ -129,7 +129,8 @@ SalmLoss Salm::loss(const SalmBatch& batch, const SalmLossOptions& options, cons
 }
 
 std::vector<std::vector<std::int32_t>> Salm::generate(const Heard& heard, const SalmBatch& batch,
-                                                      const std::vector<std::int64_t>& limits, std::int32_t eos) const {
+                                                      const std::vector<std::int64_t>& limits, std::int32_t eos,
+                                                      std::vector<double>* mean_log_p) const {
   require(llm.has_value(), "generate", "this model has no decoder");
   require(limits.size() == batch.conversations.size(), "generate", limits.size(), " limits for ", batch.conversations.size(),
           " conversations");
@@ -140,6 +141,7 @@ std::vector<std::vector<std::int32_t>> Salm::generate(const Heard& heard, const 
       splice(context, batch.conversations, lengths_of(audio.rows),
              {.audio_tag = batch.audio_tag, .restart_text_positions = config.restart_text_positions, .targets = false});
   std::vector<std::vector<std::int32_t>> answers(limits.size());
+  if (mean_log_p) mean_log_p->assign(limits.size(), 0);
   if (limits.empty()) return answers;
   const std::int64_t longest = *std::max_element(limits.begin(), limits.end());
   LlmCache cache;
@@ -166,6 +168,12 @@ std::vector<std::vector<std::int32_t>> Salm::generate(const Heard& heard, const 
       next.push_back(best);
       if (done[b]) continue;
       if (best != eos) answers[b].push_back(best);
+      if (mean_log_p) {
+        const auto chosen = static_cast<double>(answers[b].size() + (best == eos));
+        double sum = 0;  // of the probabilities over that of the best
+        for (auto it = row; it != row + vocabulary; ++it) sum += std::exp(*it - row[best]);
+        (*mean_log_p)[b] += (-std::log(sum) - (*mean_log_p)[b]) / chosen;
+      }
       done[b] = best == eos || static_cast<std::int64_t>(answers[b].size()) >= limits[b];
       all_done = all_done && done[b];
     }

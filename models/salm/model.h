@@ -62,9 +62,11 @@ struct Salm {
   EncodedRows bridge(const Heard& heard, const Pass& pass) const;
   SalmLoss loss(const SalmBatch& batch, const SalmLossOptions& options, const Pass& pass) const;
   /// Greedy continuation of each conversation (which must end where the answer starts), at most limits[i] tokens, up to and
-  /// without `eos`. `heard` is hear(batch.features, batch.frames, Pass{}).
+  /// without `eos`. `heard` is hear(batch.features, batch.frames, Pass{}). `mean_log_p` receives for each the mean
+  /// log-probability of what was chosen, `eos` among it; 0 where nothing was.
   std::vector<std::vector<std::int32_t>> generate(const Heard& heard, const SalmBatch& batch,
-                                                  const std::vector<std::int64_t>& limits, std::int32_t eos) const;
+                                                  const std::vector<std::int64_t>& limits, std::int32_t eos,
+                                                  std::vector<double>* mean_log_p = nullptr) const;
 
   template <class V>
   void fields(V&& v) {
