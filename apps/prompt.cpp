@@ -3,37 +3,60 @@
 
 namespace chorus {
 
-Prompt::Prompt(std::string_view text, const Tokenizer& tokenizer) {
-  const std::string all(text);
-  bool answered = false;
-  int audios = 0;
-  auto* target = &before_;
+std::string prompt_problem(std::string_view text) {
+  const std::string all = '\'' + std::string(text) + '\'';
+  int answers = 0, audios = 0;
+  bool token = false;  // before the answer, beside the audio
   while (!text.empty()) {
     const auto open = text.find('{');
-    const auto literal = text.substr(0, open);
-    for (const int id : tokenizer.encode(literal)) target->push_back(id);
+    token = token || (answers == 0 && open != 0);
     if (open == text.npos) break;
     const auto close = text.find('}', open);
-    require(close != text.npos, "prompt", "'", all, "' has a { without its }");
+    if (close == text.npos) return all + " has a { without its }";
     const auto word = text.substr(open + 1, close - open - 1);
     if (word == "answer") {
-      require(!answered, "prompt", "'", all, "' has {answer} twice");
-      answered = true;
-      target = &after_;
+      if (++answers > 1) return all + " has {answer} twice";
     } else if (word == "audio") {
-      require(!answered, "prompt", "'", all, "' has {audio} after {answer}");
+      if (answers > 0) return all + " has {audio} after {answer}";
       ++audios;
-      target->push_back(tokenizer.audio());
-    } else if (word == "bos") {
-      target->push_back(tokenizer.bos());
+    } else if (word == "bos" || word == "eos") {
+      token = token || answers == 0;
     } else {
-      require(word == "eos", "prompt", "'", all, "' has {", word, "}; {audio}, {answer}, {bos} and {eos} are there");
-      target->push_back(tokenizer.eos());
+      return all + " has {" + std::string(word) + "}; {audio}, {answer}, {bos} and {eos} are there";
     }
     text.remove_prefix(close + 1);
   }
-  require(answered && audios == 1, "prompt", "'", all, "' has ", audios, " {audio} and ", answered ? "an" : "no",
-          " {answer}; one of each is needed");
+  if (answers != 1 || audios != 1)
+    return all + " has " + std::to_string(audios) + " {audio} and " + (answers ? "an" : "no") +
+           " {answer}; one of each is needed";
+  if (!token) return all + " has no token between {audio} and {answer} or before: add {bos}";
+  return {};
+}
+
+Prompt::Prompt(std::string_view text, const Tokenizer& tokenizer) {
+  const std::string wrong = prompt_problem(text);
+  require(wrong.empty(), "prompt", wrong);
+  const std::string all(text);
+  const auto special = [&](const char* word, const char* piece) {
+    require(tokenizer.has(piece), "prompt", "'", all, "' has {", word, "}, but the tokenizer has no piece ", piece,
+            " among its ", tokenizer.size(), "; take it out of the prompt or another tokenizer_model");
+    return tokenizer.special(piece);
+  };
+  auto* target = &before_;
+  while (!text.empty()) {
+    const auto open = text.find('{');
+    for (const int id : tokenizer.encode(text.substr(0, open))) target->push_back(id);
+    if (open == text.npos) break;
+    const auto close = text.find('}', open);
+    const auto word = text.substr(open + 1, close - open - 1);
+    if (word == "answer")
+      target = &after_;
+    else if (word == "audio")
+      target->push_back(tokenizer.audio());
+    else
+      target->push_back(word == "bos" ? special("bos", "<s>") : special("eos", "</s>"));
+    text.remove_prefix(close + 1);
+  }
   require(before_.size() > 1, "prompt", "'", all, "' has no token between {audio} and {answer} or before: add {bos}");
 }
 

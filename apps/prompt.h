@@ -9,12 +9,15 @@
 
 namespace chorus {
 
+/// What is wrong with a template, or nothing: an unknown {word}, a { without its }, {answer} or {audio} not there exactly once.
+std::string prompt_problem(std::string_view text);
+
 /// A template such as "{bos}Transcribe: {audio}{answer}{eos}". {audio} stands for one audio, {answer} for the text to learn,
 /// {bos} and {eos} for the tokenizer's pieces; everything between is tokenized as it stands, piece by piece. Loss is on the
 /// answer and on what follows it. Training and transcription use the same template, so they can't disagree.
 class Prompt {
  public:
-  /// Throws, naming the template: an unknown {word}, {answer} or {audio} not there exactly once.
+  /// Throws, naming the template: a `prompt_problem`, or a piece that the tokenizer lacks.
   Prompt(std::string_view text, const Tokenizer& tokenizer);
 
   /// The whole sample with its answer.

@@ -1,15 +1,20 @@
 // One TOML file says everything about a run.
 #pragma once
+#include <chorus/apps/prompt.h>
 #include <chorus/core/config.h>
 #include <chorus/io/loader.h>
 #include <chorus/models/salm/config.h>
 #include <chorus/nn/optim/optimizer.h>
 #include <chorus/nn/optim/schedule.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
 namespace chorus {
+
+/// Whether std::regex takes the pattern.
+bool is_regular_expression(const std::string& pattern);
 
 struct DataConfig {
   std::filesystem::path train, validation;
@@ -18,7 +23,7 @@ struct DataConfig {
   void fields(V&& v) {
     v("train", train, "manifest to train on", required_key);
     v("validation", validation, "manifest to evaluate on; empty: none");
-    v("cache_gigabytes", cache_gigabytes, "decoded sound that is kept in memory", at_least(0.0));
+    v("cache_gigabytes", cache_gigabytes, "decoded sound that is kept in memory", between(0.0, 1e6));
   }
 };
 
@@ -35,14 +40,15 @@ struct PhaseConfig {
   template <class V>
   void fields(V&& v) {
     v("name", name, "in logs", not_empty());
-    v("steps", steps, "optimizer steps", at_least(1));
+    v("steps", steps, "optimizer steps", between(1, 1'000'000'000'000));
     v("llm_weight", llm_weight, "factor of the mean cross-entropy of the text", at_least(0.0));
     v("ctc_weight", ctc_weight, "factor of the mean CTC loss", at_least(0.0));
     v("label_smoothing", label_smoothing, "of the cross-entropy", between(0.0, 0.99));
     v("token_corruption", token_corruption, "probability that an answer token is spoiled as input", between(0.0, 1.0));
-    v("keep", keep, "regular expressions of parameters that go on from the phase before; others start afresh");
-    v("freeze_params", freeze_params, "regular expressions of parameters that are not trained");
-    v("prevent_freeze_params", prevent_freeze_params, "exceptions from freeze_params");
+    const auto regular = satisfies(is_regular_expression, "a regular expression");
+    v("keep", keep, "regular expressions of parameters that go on from the phase before; others start afresh", regular);
+    v("freeze_params", freeze_params, "regular expressions of parameters that are not trained", regular);
+    v("prevent_freeze_params", prevent_freeze_params, "exceptions from freeze_params", regular);
     v("schedule", schedule, "learning rate");
     v("batches", batches, "replaces [batches] in this phase");
     v("spec_augment", spec_augment, "replaces [spec_augment] in this phase");
@@ -51,8 +57,11 @@ struct PhaseConfig {
   void rules(Check&& check) const {
     check(llm_weight > 0 || ctc_weight > 0, "llm_weight", "and ctc_weight are both 0: nothing to train");
     check(schedule.warmup_steps <= steps, "schedule", "warmup_steps ", schedule.warmup_steps, " is more than steps = ", steps);
-    check(schedule.decay_steps <= steps, "schedule", "decay_steps ", schedule.decay_steps, " is more than steps = ", steps);
-    check(schedule.min_lr <= schedule.lr, "schedule", "min_lr ", schedule.min_lr, " is more than lr = ", schedule.lr);
+    check(schedule.decay_steps <= steps - schedule.warmup_steps, "schedule", "decay_steps ", schedule.decay_steps,
+          " is more than what warmup_steps = ", schedule.warmup_steps, " leave of steps = ", steps);
+    check(token_corruption == 0 || llm_weight > 0, "token_corruption", token_corruption, " has no effect with llm_weight = 0");
+    check(label_smoothing == 0 || llm_weight > 0, "label_smoothing", label_smoothing, " has no effect with llm_weight = 0");
+    check(!batches || batches->sizes() == 1, "batches", batches ? batches->sizes_text() : "");
   }
 };
 
@@ -73,7 +82,7 @@ struct TrainerConfig {
       not_empty());
     v("seed", seed, "of initial values, data order and everything random");
     v("precision", precision, "bf16-mixed: values and activations in bf16, f32 masters", one_of("fp32", "fp64", "bf16-mixed"));
-    v("threads", threads, "OpenMP threads; 0: the cores of the machine", at_least(0));
+    v("threads", threads, "OpenMP threads; 0: the cores of the machine", between(0, 1024));
     v("gradient_clip_val", gradient_clip_val, "largest global norm of the gradient; 0: no clipping", at_least(0.0));
     v("log_every_n_steps", log_every_n_steps, "lines in the log; metrics.jsonl has every step", at_least(1));
     v("val_check_interval", val_check_interval, "steps between evaluations; 0: only at the end", at_least(0));
@@ -81,7 +90,7 @@ struct TrainerConfig {
     v("keep_checkpoints", keep_checkpoints, "newest ones that stay", at_least(2));
     v("stop_after_steps", stop_after_steps, "end this invocation after so many steps, with a checkpoint; 0: at the end",
       at_least(0));
-    v("memory_limit_gigabytes", memory_limit_gigabytes, "of tensors; 0: the machine's", at_least(0.0));
+    v("memory_limit_gigabytes", memory_limit_gigabytes, "of tensors; 0: the machine's", between(0.0, 1e6));
     v("trace", trace, "write trace.json of the last steps");
   }
 };
@@ -118,6 +127,12 @@ struct RunConfig {
   }
   template <class Check>
   void rules(Check&& check) const {
+    const std::string wrong_prompt = prompt_problem(prompt);
+    check(wrong_prompt.empty(), "prompt", wrong_prompt);
+    const bool all_own = std::ranges::all_of(phases, [](const PhaseConfig& phase) { return phase.batches.has_value(); });
+    check(all_own || batches.sizes() == 1, "batches", batches.sizes_text());
+    check(trainer.val_check_interval == 0 || !data.validation.empty(), "trainer", "val_check_interval is ",
+          trainer.val_check_interval, ", but data.validation is empty");
     for (const auto& phase : phases) {
       check(phase.ctc_weight == 0 || model.ctc_head, "phases", "'", phase.name,
             "' has a ctc_weight, but model.ctc_head is false");

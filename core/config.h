@@ -21,6 +21,8 @@
 
 namespace chorus {
 
+using config::ConfigError;
+
 /// A configuration together with what was given for it, from which each value's origin is known.
 template <config::Table T>
 struct Loaded {
@@ -33,7 +35,7 @@ template <Table T>
 Loaded<T> load(Tree tree, const std::string& file, std::span<const std::string> overrides, ReadState& state) {
   Loaded<T> loaded{T{}, std::move(tree)};
   apply_overrides(loaded.given, overrides, state.problems);
-  state.file = file;
+  state.file = file.empty() ? "no configuration file" : file;
   read_table(&loaded.given, "", loaded.value, state);
   report_unknown(state);
   state.problems.raise();
@@ -42,7 +44,7 @@ Loaded<T> load(Tree tree, const std::string& file, std::span<const std::string> 
 }  // namespace config
 
 /// Reads `file` (none if empty), then `overrides` such as `trainer.max_steps=20` or `phases[1].lr=1e-3`, in order; a whole
-/// table or array replaces the file's. Throws one `Error` that lists everything wrong: syntax, unknown keys with the nearest
+/// table or array replaces the file's. Throws one `ConfigError` that lists everything wrong: syntax, unknown keys with the nearest
 /// known one, wrong types, values out of range, missing keys, each with file:line:column or "command line", the value given and
 /// what was expected.
 template <config::Table T>

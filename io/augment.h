@@ -18,9 +18,9 @@ struct SpecAugmentConfig {
 
   template <class V>
   void fields(V&& v) {
-    v("freq_masks", freq_masks, "masks of adjacent mels", at_least(0));
+    v("freq_masks", freq_masks, "masks of adjacent mels", between(0, 1000));
     v("freq_width", freq_width, "mels of the widest mask", at_least(0));
-    v("time_masks", time_masks, "masks of adjacent frames", at_least(0));
+    v("time_masks", time_masks, "masks of adjacent frames", between(0, 10'000));
     v("time_mask_every", time_mask_every, "one time mask per so many frames, at least one, instead of time_masks; 0: off",
       at_least(0));
     v("time_width", time_width, "frames of the widest time mask", at_least(0));

@@ -8,12 +8,26 @@
 
 namespace chorus {
 
+std::string BatchConfig::sizes_text() const {
+  return config::joined("give exactly one of global_batch_size (", global_batch_size, "), batch_frames (", batch_frames,
+                        "), batch_tokens (", batch_tokens, ") and batch_seconds (", batch_seconds, ")");
+}
+
+std::int64_t DropCounts::total() const {
+  return too_short + too_long + empty_text + text_too_long + failed + unknown_text + bad_lines + duplicates + unreadable;
+}
+
 DropCounts& DropCounts::operator+=(const DropCounts& other) {
   too_short += other.too_short;
   too_long += other.too_long;
   empty_text += other.empty_text;
   text_too_long += other.text_too_long;
   failed += other.failed;
+  unknown_text += other.unknown_text;
+  bad_lines += other.bad_lines;
+  duplicates += other.duplicates;
+  unreadable += other.unreadable;
+  without_ctc += other.without_ctc;
   return *this;
 }
 
@@ -26,8 +40,14 @@ std::string DropCounts::report() const {
   add(too_long, "too long");
   add(empty_text, "without text");
   add(text_too_long, "with too much text for their sound");
+  add(unknown_text, "with too many unknown pieces");
+  add(bad_lines, "with an unusable manifest line");
+  add(duplicates, "with the id of another");
+  add(unreadable, "without a readable sound file");
   add(failed, "failed to load");
-  return out.empty() ? "none" : out;
+  if (out.empty()) out = "none";
+  if (without_ctc) out += "; " + std::to_string(without_ctc) + " without CTC loss (too few frames for their text)";
+  return out;
 }
 
 BatchPlanner::BatchPlanner(BatchConfig config, std::vector<Utterance> utterances, std::uint64_t seed, int sample_rate,
@@ -38,27 +58,37 @@ BatchPlanner::BatchPlanner(BatchConfig config, std::vector<Utterance> utterances
       sample_rate_(sample_rate),
       frames_(std::move(frames)) {
   const BatchConfig& c = config_;
-  const int sizes = (c.global_batch_size > 0) + (c.batch_frames > 0) + (c.batch_tokens > 0) + (c.batch_seconds > 0);
-  require(sizes == 1, "BatchPlanner", "give exactly one of global_batch_size (", c.global_batch_size, "), batch_frames (",
-          c.batch_frames, "), batch_tokens (", c.batch_tokens, ") and batch_seconds (", c.batch_seconds, ")");
+  require(c.sizes() == 1, "BatchPlanner", c.sizes_text());
   require(!c.speed_factors.empty(), "BatchPlanner", "speed_factors is empty");
   for (const double factor : c.speed_factors) require(factor > 0, "BatchPlanner", "speed factor ", factor, " must be positive");
   const double fastest = *std::max_element(c.speed_factors.begin(), c.speed_factors.end());
   for (std::size_t i = 0; i < utterances_.size(); ++i) {
     const Utterance& u = utterances_[i];
     const auto entry = static_cast<std::int64_t>(i);
-    if (u.seconds < c.min_seconds || planned_frames({entry, fastest}) < c.min_frames)
-      ++drops_.too_short;
+    constexpr std::int64_t shown = 3;  // of each reason
+    const auto leave_out = [&](std::int64_t& count, const auto&... why) {
+      if (count++ < shown) left_out_.push_back({entry, config::joined(why...)});
+    };
+    if (u.seconds < c.min_seconds)
+      leave_out(drops_.too_short, u.seconds, " s are less than min_seconds = ", c.min_seconds);
+    else if (planned_frames({entry, fastest}) < c.min_frames)
+      leave_out(drops_.too_short, u.seconds, " s at speed ", fastest, " give ", planned_frames({entry, fastest}),
+                " feature frames, less than min_frames = ", c.min_frames);
     else if (c.max_seconds > 0 && u.seconds > c.max_seconds)
-      ++drops_.too_long;
+      leave_out(drops_.too_long, u.seconds, " s are more than max_seconds = ", c.max_seconds);
     else if (u.tokens == 0)
-      ++drops_.empty_text;
+      leave_out(drops_.empty_text, "its text has no token");
+    else if (static_cast<double>(u.unknown) > c.max_unknown_fraction * static_cast<double>(u.tokens))
+      leave_out(drops_.unknown_text, u.unknown, " of its ", u.tokens,
+                " pieces are unknown to the tokenizer, more than max_unknown_fraction = ", c.max_unknown_fraction);
     else if (c.max_tokens_per_second > 0 && static_cast<double>(u.tokens) > c.max_tokens_per_second * u.seconds)
-      ++drops_.text_too_long;
+      leave_out(drops_.text_too_long, u.tokens, " tokens in ", u.seconds,
+                " s are more than max_tokens_per_second = ", c.max_tokens_per_second);
     else
       usable_.push_back(entry);
   }
-  require(!usable_.empty(), "BatchPlanner", "none of ", utterances_.size(), " utterances can be used: ", drops_.report());
+  require(!usable_.empty(), "BatchPlanner", "none of ", utterances_.size(), " utterances can be used: ", drops_.report(),
+          left_out_.empty() ? "" : "; the first: ", left_out_.empty() ? "" : left_out_.front().why);
 }
 
 std::int64_t BatchPlanner::planned_frames(const Part& part) const {

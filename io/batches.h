@@ -25,9 +25,9 @@ struct BatchConfig {
   double length_jitter = 0.1;
   std::vector<double> speed_factors = {1};
   double concat_probability = 0, concat_seconds = 10;
-  double min_seconds = 0, max_seconds = 0;
+  double min_seconds = 0, max_seconds = 120;
   std::int64_t min_frames = 2;
-  double max_tokens_per_second = 0;
+  double max_tokens_per_second = 0, max_unknown_fraction = 0.05;
 
   template <class V>
   void fields(V&& v) {
@@ -38,22 +38,37 @@ struct BatchConfig {
     v("token_equivalent_duration", token_equivalent_duration, "seconds of sound that weigh as one token", greater_than(0.0));
     v("shuffle", shuffle, "a new order every epoch; false: by length, as in validation");
     v("length_jitter", length_jitter, "j: samples are batched by length x (1 + j u), u uniform in [0, 1)", at_least(0.0));
-    v("speed_factors", speed_factors, "each utterance is played at one of these speeds, anew every epoch", not_empty());
+    v("speed_factors", speed_factors, "each utterance is played at one of these speeds, anew every epoch", not_empty(),
+      between(0.1, 10.0));
     v("concat_probability", concat_probability, "chance that another utterance is appended, again and again",
       between(0.0, 1.0));
-    v("concat_seconds", concat_seconds, "nothing is appended to samples of this length or more", at_least(0.0));
+    v("concat_seconds", concat_seconds, "nothing is appended to samples of this length or more", between(0.0, 3600.0));
     v("min_seconds", min_seconds, "shorter utterances are left out", at_least(0.0));
     v("max_seconds", max_seconds, "longer utterances are left out; 0: none", at_least(0.0));
     v("min_frames", min_frames, "utterances with fewer feature frames at the highest speed are left out", at_least(1));
     v("max_tokens_per_second", max_tokens_per_second, "utterances with more text are left out; 0: none", at_least(0.0));
+    v("max_unknown_fraction", max_unknown_fraction,
+      "utterances are left out when more of their pieces are unknown to the tokenizer", between(0.0, 1.0));
   }
+  template <class Check>
+  void rules(Check&& check) const {
+    const char* given = batch_seconds > 0 ? "batch_seconds" : batch_tokens > 0 ? "batch_tokens" : "batch_frames";
+    check(sizes() <= 1, given, sizes_text());
+    check(max_seconds == 0 || min_seconds <= max_seconds, "min_seconds", min_seconds,
+          " is more than max_seconds = ", max_seconds);
+  }
+  /// How many of the four sizes are given; a batch needs exactly one.
+  int sizes() const { return (global_batch_size > 0) + (batch_frames > 0) + (batch_tokens > 0) + (batch_seconds > 0); }
+  /// "give exactly one of ...", with the values.
+  std::string sizes_text() const;
 };
 
 /// What planning must know of one manifest entry.
 struct Utterance {
   double seconds = 0;
   std::int64_t tokens = 0;
-  int language = 0;  ///< only equal ones are concatenated
+  int language = 0;          ///< only equal ones are concatenated
+  std::int64_t unknown = 0;  ///< tokens that stand for what the tokenizer can't write
 };
 
 struct Part {
@@ -76,10 +91,18 @@ using GlobalBatch = std::vector<Sample>;
 /// Utterances that could not be used, by reason.
 struct DropCounts {
   std::int64_t too_short = 0, too_long = 0, empty_text = 0, text_too_long = 0, failed = 0;
-  std::int64_t total() const { return too_short + too_long + empty_text + text_too_long + failed; }
+  std::int64_t unknown_text = 0, bad_lines = 0, duplicates = 0, unreadable = 0;
+  std::int64_t without_ctc = 0;  ///< not dropped: their text has no CTC path through their frames, so only the decoder learns
+  std::int64_t total() const;
   DropCounts& operator+=(const DropCounts& other);
   std::string report() const;  ///< "3 too short, 1 failed to load", or "none"
   friend bool operator==(const DropCounts&, const DropCounts&) = default;
+};
+
+/// An utterance that no epoch uses, and why.
+struct LeftOut {
+  std::int64_t entry = 0;
+  std::string why;
 };
 
 struct EpochPlan {
@@ -96,6 +119,8 @@ class BatchPlanner {
   /// Every usable utterance is in exactly one sample. O(n log n).
   EpochPlan epoch(std::int64_t number) const;
   const DropCounts& drops() const { return drops_; }
+  /// The first few utterances of each reason, with their value and the limit.
+  const std::vector<LeftOut>& left_out() const { return left_out_; }
 
  private:
   std::vector<Sample> samples(std::int64_t epoch) const;
@@ -109,6 +134,7 @@ class BatchPlanner {
   std::function<std::int64_t(std::int64_t)> frames_;
   std::vector<std::int64_t> usable_;
   DropCounts drops_;
+  std::vector<LeftOut> left_out_;
 };
 
 /// Indices into a global batch by [dp rank][microbatch], ascending. Samples go, largest first, where the least work lies;

@@ -26,11 +26,12 @@ struct FeatureConfig {
 
   template <class V>
   void fields(V&& v) {
-    v("sample_rate", sample_rate, "Hz; sound files are resampled to it", at_least(1));
-    v("window_seconds", window_seconds, "length of the Hann window", greater_than(0.0));
-    v("hop_seconds", hop_seconds, "one frame per hop", greater_than(0.0));
-    v("n_fft", n_fft, "power of two of at least the window; the window sits in its middle", at_least(4));
-    v("mels", mels, "mel filters", at_least(1));
+    v("sample_rate", sample_rate, "Hz; sound files are resampled to it", between(1000, 768'000));
+    v("window_seconds", window_seconds, "length of the Hann window", greater_than(0.0), at_most(10.0));
+    v("hop_seconds", hop_seconds, "one frame per hop", greater_than(0.0), at_most(10.0));
+    v("n_fft", n_fft, "at least the window, which sits in its middle",
+      satisfies([](int n) { return n >= 4 && n <= 65536 && (n & (n - 1)) == 0; }, "a power of two from 4 to 65536"));
+    v("mels", mels, "mel filters", between(1, 1024));
     v("fmin", fmin, "Hz, lower edge of the first filter", at_least(0.0));
     v("fmax", fmax, "Hz, upper edge of the last filter; 0: half the sample rate", at_least(0.0));
     v("mel_scale", mel_scale, "slaney: linear to 1 kHz, then logarithmic", one_of("slaney", "htk"));
@@ -47,6 +48,23 @@ struct FeatureConfig {
     v("normalize", normalize, "by each sample's own statistics, the training set's, or not",
       one_of("per_feature", "global", "none"));
   }
+  template <class Check>
+  void rules(Check&& check) const {
+    const double window = window_seconds * sample_rate, half = sample_rate / 2.0, top = fmax > 0 ? fmax : half;
+    check(window >= 1.5, "window_seconds", window_seconds, " s are under two samples at sample_rate = ", sample_rate);
+    check(window < n_fft + 0.5, "n_fft", n_fft, " is less than the window: window_seconds = ", window_seconds,
+          " at sample_rate = ", sample_rate, " are ", window, " samples");
+    check(hop_seconds * sample_rate >= 0.5, "hop_seconds", hop_seconds,
+          " s are under one sample at sample_rate = ", sample_rate);
+    check(top <= half, "fmax", fmax, " Hz is above ", half, " Hz, half the sample_rate");
+    check(fmin<top, "fmin", fmin, " Hz is not below ", top, " Hz, ", fmax> 0 ? "fmax" : "half the sample_rate");
+    const int empty = top <= half && fmin < top ? empty_filters() : 0;
+    check(empty == 0, "mels", empty, " of ", mels, " filters lie between two bins of the spectrum, which are ",
+          static_cast<double>(sample_rate) / n_fft, " Hz apart, and would always be 0: take fewer mels or a larger n_fft than ",
+          n_fft);
+  }
+  /// How many mel filters no bin of the spectrum falls into.
+  int empty_filters() const;
 };
 
 /// Fixed mean and deviation of every mel, for normalize = global.

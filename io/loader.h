@@ -14,10 +14,10 @@ struct LoaderConfig {
 
   template <class V>
   void fields(V&& v) {
-    v("micro_batch_size", micro_batch_size, "samples of a microbatch at most; 0: any", at_least(0));
+    v("micro_batch_size", micro_batch_size, "samples of a microbatch at most; 0: any", between(0, 1'000'000));
     v("micro_batch_frames", micro_batch_frames, "feature frames of a microbatch, about; 0: any", at_least(0));
-    v("threads", threads, "threads that prepare batches", at_least(1));
-    v("prefetch", prefetch, "batches prepared ahead", at_least(1));
+    v("threads", threads, "threads that prepare batches", between(1, 256));
+    v("prefetch", prefetch, "batches prepared ahead", between(1, 10'000));
     v("skip_bad_audio", skip_bad_audio, "true: samples that fail to load are dropped and counted; false: they are errors");
   }
 };

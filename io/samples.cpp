@@ -1,6 +1,7 @@
 #include <chorus/io/audio.h>
 #include <chorus/io/samples.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -53,7 +54,11 @@ std::vector<Utterance> SampleMaker::utterances() const {
   std::vector<Utterance> out;
   for (const ManifestEntry& e : entries_) {
     const int language = languages.emplace(e.lang, static_cast<int>(languages.size())).first->second;
-    out.push_back({e.duration, static_cast<std::int64_t>(tokenizer_.encode(e.text).size()), language});
+    const std::vector<int> tokens = tokenizer_.encode(e.text);
+    out.push_back({.seconds = e.duration,
+                   .tokens = static_cast<std::int64_t>(tokens.size()),
+                   .language = language,
+                   .unknown = std::count(tokens.begin(), tokens.end(), tokenizer_.unk())});
   }
   return out;
 }

@@ -21,7 +21,8 @@ struct TokenizerConfig {
   template <class V>
   void fields(V&& v) {
     v("type", type, "how text is cut", one_of("unigram", "bpe", "char"));
-    v("vocab_size", vocab_size, "pieces including the special ones; type char takes what the texts have", at_least(8));
+    v("vocab_size", vocab_size, "pieces including the special ones; type char takes what the texts have",
+      between(8, 1'000'000));
     v("normalization", normalization, "done to text before", one_of("identity", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"));
     v("character_coverage", character_coverage, "share of the texts' characters that get a piece", between(0.98, 1.0));
   }

@@ -2,6 +2,7 @@
 #include <chorus/core/text.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace chorus::config {
 namespace {
@@ -58,8 +59,9 @@ bool read_scalar(const Tree& tree, bool& out) {
 }
 
 bool read_scalar(const Tree& tree, double& out) {
+  // TOML can say inf and nan; no key means them.
   out = tree.kind == Kind::integer ? static_cast<double>(tree.integer) : tree.real;
-  return tree.kind == Kind::real || tree.kind == Kind::integer;
+  return tree.kind == Kind::integer || (tree.kind == Kind::real && std::isfinite(tree.real));
 }
 
 bool read_scalar(const Tree& tree, std::string& out) {

@@ -131,6 +131,10 @@ bool read_value(const Tree& tree, const std::string& path, T& out, ReadState& st
       out = static_cast<T>(value);
       return true;
     }
+    if (tree.kind == Kind::real) {
+      report_value(state, tree, path, "a finite number");
+      return false;
+    }
   } else if constexpr (std::same_as<T, std::filesystem::path>) {
     std::string value;
     if (read_scalar(tree, value)) {
@@ -209,8 +213,8 @@ class RuleChecker {
   void operator()(bool ok, const char* key, const Parts&... message) {
     if (ok) return;
     const Tree* given = tree_ ? tree_->find(key) : nullptr;
-    state_.problems.add(given ? given->place : Place{.file = state_.file},
-                        joined(path_, path_.empty() ? "" : ".", key, ": ", message...));
+    const Place table = tree_ && !path_.empty() ? tree_->place : Place{.file = state_.file};
+    state_.problems.add(given ? given->place : table, joined(path_, path_.empty() ? "" : ".", key, ": ", message...));
   }
 
  private:

@@ -1,13 +1,14 @@
 #include <chorus/core/config/tree.h>
-#include <chorus/core/error.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <iterator>
 #include <optional>
 #include <sstream>
+#include <system_error>
 #include <tuple>
 
 namespace chorus::config {
@@ -98,17 +99,25 @@ std::optional<Tree> parse_value(const std::string& text, const Place& where, Pro
     return tree;
   } catch (const toml::parse_error& e) {
     if (text.empty() || std::string_view("\"'[{").find(text[0]) == std::string_view::npos) return word;
-    problems.add(where, shown + ": " + std::string(e.description()));
+    std::string hint;
+    if (text[0] == '{') hint = "; a text that starts with { needs quotes of its own, as in 'prompt=\"{audio}{answer}\"'";
+    problems.add(where, shown + ": " + std::string(e.description()) + hint);
     return std::nullopt;
   }
 }
 
-// The place in the tree that the steps name; made where absent. Null, with a problem, for an element beyond a file's array.
+// The place in the tree that the steps name; made where absent. Null, with a problem, for an element beyond a file's array and
+// for a key inside a value that has none.
 Tree* reach(Tree& root, const std::vector<Step>& steps, const Place& where, Problems& problems, const std::string& shown) {
   Tree* at = &root;
   std::string path;
   for (const auto& step : steps) {
     const Kind wanted = step.index ? Kind::array : Kind::table;
+    if (at->kind != wanted && at->kind != Kind::none) {
+      problems.add(where, shown + ": " + path + " = " + describe(*at) + ", given at " + to_string(at->place) + ", is no " +
+                              (step.index ? "array" : "table"));
+      return nullptr;
+    }
     if (at->kind != wanted) {
       *at = Tree{};
       at->kind = wanted;
@@ -184,7 +193,7 @@ void Problems::raise() const {
   std::ostringstream text;
   text << "configuration: " << size() << (size() == 1 ? " error" : " errors");
   for (const auto& [place, what] : sorted) text << "\n  " << to_string(place) << ": " << what;
-  throw Error(text.str());  // not fail(): the place that matters is in the file, not in this source
+  throw ConfigError(text.str());  // not fail(): the place that matters is in the file, not in this source
 }
 
 Tree parse_toml(std::string_view text, const std::string& name, Problems& problems) {
@@ -202,10 +211,17 @@ Tree parse_toml(std::string_view text, const std::string& name, Problems& proble
 
 Tree parse_file(const std::filesystem::path& file, Problems& problems) {
   // A folder opens like a file, but reading it throws an error that doesn't name it.
-  std::ifstream in;
-  if (!std::filesystem::is_directory(file)) in.open(file, std::ios::binary);
+  if (std::filesystem::is_directory(file)) {
+    problems.add({.file = file.string()}, "cannot be read: it is a folder, expected a TOML file");
+    return {};
+  }
+  std::ifstream in(file, std::ios::binary);
+  const std::string reason = in.is_open() ? "reading failed" : std::generic_category().message(errno);
   const std::string text = in.is_open() ? std::string(std::istreambuf_iterator<char>(in), {}) : std::string();
-  if (!in.is_open() || in.bad()) problems.add({.file = file.string()}, "cannot be read");
+  if (!in.is_open() || in.bad()) {
+    problems.add({.file = file.string()}, "cannot be read: " + reason);
+    return {};
+  }
   return parse_toml(text, file.string(), problems);
 }
 

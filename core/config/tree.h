@@ -1,5 +1,7 @@
 // What a configuration file and the command line say, before it is typed: a tree of values that remember where they came from.
 #pragma once
+#include <chorus/core/error.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -41,13 +43,19 @@ struct Tree {
 /// The value as a short text for messages: `"ten"`, `3`, `[1, 2]`, `a table`.
 std::string describe(const Tree& tree);
 
+/// A configuration that can't be honoured: everything wrong with it, one line each.
+class ConfigError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Everything wrong with a configuration, collected so that one error can tell all of it.
 class Problems {
  public:
   void add(const Place& place, std::string text);
   bool empty() const { return found_.empty(); }
   std::size_t size() const { return found_.size(); }
-  /// Throws `Error` with one line per problem in the order of file and command line; does nothing without problems.
+  /// Throws `ConfigError` with one line per problem in the order of file and command line; does nothing without problems.
   void raise() const;
 
  private:
@@ -58,7 +66,8 @@ class Problems {
 Tree parse_toml(std::string_view text, const std::string& name, Problems& problems);
 Tree parse_file(const std::filesystem::path& file, Problems& problems);
 
-/// Applies `a.b[1].c=value` texts in order. The value is TOML; a word that is not TOML is a string.
+/// Applies `a.b[1].c=value` texts in order, a later one over an earlier one of the same key. The value is TOML; a word that is
+/// not TOML is a string. A key inside a value that is no table is a problem.
 void apply_overrides(Tree& root, std::span<const std::string> overrides, Problems& problems);
 
 }  // namespace chorus::config

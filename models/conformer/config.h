@@ -24,14 +24,14 @@ struct ConformerConfig {
 
   template <class V>
   void fields(V&& v) {
-    v("d_model", d_model, "features of a row", at_least(2), multiple_of(2));
-    v("layers", layers, "conformer blocks", at_least(0));
-    v("heads", heads, "attention heads", at_least(1));
-    v("ff_expansion_factor", ff_expansion_factor, "inner features of a feed-forward over d_model", at_least(1));
-    v("conv_kernel_size", conv_kernel_size, "taps of the depthwise convolution, odd", at_least(1));
+    v("d_model", d_model, "features of a row", between(2, 65536), multiple_of(2));
+    v("layers", layers, "conformer blocks", between(0, 1000));
+    v("heads", heads, "attention heads", between(1, 1024));
+    v("ff_expansion_factor", ff_expansion_factor, "inner features of a feed-forward over d_model", between(1, 64));
+    v("conv_kernel_size", conv_kernel_size, "taps of the depthwise convolution, odd", between(1, 1023));
     v("subsampling", subsampling, "convolutions in front", one_of("dw_striding", "conv1d"));
     v("subsampling_factor", subsampling_factor, "frames per row", satisfies([](int n) { return n == 4 || n == 8; }, "4 or 8"));
-    v("subsampling_conv_channels", subsampling_conv_channels, "channels of dw_striding", at_least(1));
+    v("subsampling_conv_channels", subsampling_conv_channels, "channels of dw_striding", between(1, 8192));
     v("self_attention_model", self_attention_model, "positions of the attention", one_of("rel_pos", "rotary"));
     v("conv_norm", conv_norm, "normalisation in the convolution module", one_of("layer_norm", "batch_norm"));
     v("batch_norm_mode", batch_norm_mode, "statistics of batch_norm", one_of("frozen", "step"));
@@ -46,6 +46,8 @@ struct ConformerConfig {
   template <class Check>
   void rules(Check&& check) const {
     check(d_model % heads == 0, "heads", "d_model ", d_model, " is no multiple of heads ", heads);
+    check(self_attention_model != "rotary" || d_model % heads != 0 || d_model / heads % 2 == 0, "heads", "d_model ", d_model,
+          " over ", heads, " heads gives ", d_model / heads, " features a head; rotary attention needs an even number");
     check(conv_kernel_size % 2 == 1, "conv_kernel_size", conv_kernel_size, " is even");
   }
 };

@@ -18,12 +18,12 @@ struct LlmConfig {
   int head_size() const { return head_dim ? head_dim : hidden_size / num_attention_heads; }
   template <class V>
   void fields(V&& v) {
-    v("hidden_size", hidden_size, "features of a row", at_least(1));
-    v("num_hidden_layers", num_hidden_layers, "decoder blocks", at_least(0));
-    v("num_attention_heads", num_attention_heads, "query heads", at_least(1));
-    v("num_key_value_heads", num_key_value_heads, "key/value heads", at_least(1));
-    v("head_dim", head_dim, "features of a head; 0: hidden_size / num_attention_heads", at_least(0), multiple_of(2));
-    v("intermediate_size", intermediate_size, "inner features of the feed-forward", at_least(1));
+    v("hidden_size", hidden_size, "features of a row", between(1, 65536));
+    v("num_hidden_layers", num_hidden_layers, "decoder blocks", between(0, 1000));
+    v("num_attention_heads", num_attention_heads, "query heads", between(1, 1024));
+    v("num_key_value_heads", num_key_value_heads, "key/value heads", between(1, 1024));
+    v("head_dim", head_dim, "features of a head; 0: hidden_size / num_attention_heads", between(0, 4096), multiple_of(2));
+    v("intermediate_size", intermediate_size, "inner features of the feed-forward", between(1, 1 << 20));
     v("rope_theta", rope_theta, "base of the rotary positions", greater_than(0.0));
     v("rms_norm_eps", rms_norm_eps, "", greater_than(0.0));
     v("tie_word_embeddings", tie_word_embeddings, "the head is the embedding");

@@ -23,7 +23,7 @@ struct SalmConfig {
   void fields(V&& v) {
     v("decoder", decoder, "false: the encoder with its CTC head alone");
     v("modality_adapter", modality_adapter, "between encoder and projection", one_of("identity", "conformer"));
-    v("adapter_layers", adapter_layers, "blocks of a conformer adapter", at_least(1));
+    v("adapter_layers", adapter_layers, "blocks of a conformer adapter", between(1, 1000));
     v("projection_norm", projection_norm, "RMSNorm after the projection");
     v("ctc_head", ctc_head, "a CTC head on the encoder");
     v("ctc_compressor", ctc_compressor, "average runs of equal CTC argmax, drop blank runs");

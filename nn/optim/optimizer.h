@@ -26,6 +26,11 @@ struct OptimizerConfig {
     v("momentum", momentum, "sgd", between(0.0, 0.99999));
     v("nesterov", nesterov, "sgd");
   }
+  template <class Check>
+  void rules(Check&& check) const {
+    check(momentum == 0 || name == "sgd", "momentum", momentum, " is for name = \"sgd\"; it is \"", name, '"');
+    check(!nesterov || momentum > 0, "nesterov", "needs a momentum");
+  }
 };
 
 /// State lies in flat arrays beside the store's masters. Under bf16 values the masters are f32 and values are rewritten.

@@ -20,6 +20,11 @@ struct ScheduleConfig {
     v("warmup_steps", warmup_steps, "steps of linear warm-up", at_least(0));
     v("decay_steps", decay_steps, "wsd: steps of its decay", at_least(0));
   }
+  template <class Check>
+  void rules(Check&& check) const {
+    check(min_lr <= lr, "min_lr", min_lr, " is more than lr = ", lr);
+    check(decay_steps == 0 || name == "wsd", "decay_steps", decay_steps, " is for name = \"wsd\"; it is \"", name, '"');
+  }
 };
 
 /// Learning rate of optimizer step `step` (from 0) of `total`. inverse_sqrt: lr * sqrt(w / (step + 1)), w = max(warm-up, 1).

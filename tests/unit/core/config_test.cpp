@@ -188,7 +188,8 @@ TEST(Errors, WrongType) {
 TEST(Errors, OutOfRange) {
   EXPECT_THAT(error_of("ratio = 1.0"), HasSubstr("a.toml:1:9: ratio = 1: expected less than 1"));
   EXPECT_THAT(error_of("ratio = -0.5"), HasSubstr("ratio = -0.5: expected at least 0"));
-  EXPECT_THAT(error_of("ratio = nan"), HasSubstr("ratio = nan: expected"));
+  EXPECT_THAT(error_of("ratio = nan"), HasSubstr("ratio = nan: expected a finite number"));
+  EXPECT_THAT(error_of("[[phases]]\nlr = inf"), HasSubstr("a.toml:2:6: phases[0].lr = inf: expected a finite number"));
   EXPECT_THAT(error_of("seed = -1"), HasSubstr("seed = -1: expected an integer from 0"));
   EXPECT_THAT(error_of("tiny = 128"), HasSubstr("tiny = 128: expected an integer from -128 to 127"));
   EXPECT_THAT(error_of("[[phases]]\n[[phases]]\nlr = 0"), HasSubstr("a.toml:3:6: phases[1].lr = 0: expected greater than 0"));
@@ -243,9 +244,31 @@ TEST(Errors, MissingKey) {
   EXPECT_EQ(error_of<Needy>("data = \"x\""), "no error");
 }
 
+struct Range {
+  int low = 2, high = 3;
+  template <class V>
+  void fields(V&& v) {
+    v("low", low), v("high", high);
+  }
+  template <class R>
+  void rules(R&& rule) const {
+    rule(low <= high, "low", "is ", low, ", above high = ", high);
+  }
+};
+struct Ranges {
+  Range range;
+  template <class V>
+  void fields(V&& v) {
+    v("range", range);
+  }
+};
+
 TEST(Errors, BrokenRules) {
   EXPECT_THAT(error_of("warmup = 500"), HasSubstr("a.toml:1:10: warmup: is 500, more than steps = 100"));
   EXPECT_THAT(error_of("steps = 10", {"warmup=20"}), HasSubstr("command line: warmup: is 20, more than steps = 10"));
+  EXPECT_THAT(error_of<Ranges>("\n[range]\nhigh = 1"), HasSubstr("a.toml:2:1: range.low: is 2, above high = 1"))
+      << "the place of the table when the key itself isn't given";
+  EXPECT_THAT(error_of<Ranges>("", {"range.high=1"}), HasSubstr("command line: range.low: is 2"));
   EXPECT_THAT(error_of("steps = \"x\"\nwarmup = 500"), Not(HasSubstr("more than")))
       << "a rule over a key that is wrong by itself";
 }
@@ -258,6 +281,12 @@ TEST(Errors, Syntax) {
   EXPECT_THAT(error_of("", {"a..b=3"}), HasSubstr("expected key=value"));
   EXPECT_THAT(error_of("", {"phases[x].lr=3"}), HasSubstr("expected key=value"));
   EXPECT_THAT(error_of("", {"betas=[1, "}), HasSubstr("command line: `betas=[1, `: "));
+  EXPECT_THAT(error_of("", {"name={a}"}), HasSubstr("a text that starts with { needs quotes of its own"));
+  EXPECT_THAT(error_of("", {"model=3", "model.schedule=linear"}),
+              HasSubstr("command line: `model.schedule=linear`: model = 3, given at command line, is no table"));
+  EXPECT_THAT(error_of("steps = 5", {"steps.x=1"}),
+              HasSubstr("command line: `steps.x=1`: steps = 5, given at a.toml:1:9, is no table"));
+  EXPECT_THAT(error_of("model = 5", {"model[0]=1"}), HasSubstr("model = 5, given at a.toml:1:9, is no array"));
   EXPECT_THAT(error_of("[[phases]]", {"phases[1].lr=3"}),
               HasSubstr("command line: `phases[1].lr=3`: phases has 1 elements, given at a.toml:1:1"));
   EXPECT_THAT(error_of("", {"phases[2].lr=3"}), HasSubstr("command line: phases[2]: the default of phases has 2 elements"));
@@ -308,7 +337,7 @@ TEST(Resolved, AnEmptyArrayOfTablesStaysEmpty) {
 }
 
 TEST(Resolved, NumbersReadBackExactly) {
-  for (const double x : {0.1, 1e300, 5e-324, 3.0, -0.0, 1.0 / 3, std::numeric_limits<double>::infinity()}) {
+  for (const double x : {0.1, 1e300, 5e-324, 3.0, -0.0, 1.0 / 3}) {
     auto loaded = parse_config<Phase>("", "a.toml");
     loaded.value.lr = std::abs(x) > 0 ? x : 1.5;
     EXPECT_EQ(parse_config<Phase>(resolved_toml(loaded), "b.toml").value.lr, loaded.value.lr) << x;
@@ -331,12 +360,14 @@ TEST(Config, ReadsFiles) {
   EXPECT_EQ(load_config<Config>(file, Overrides{"steps=60"}).value.steps, 60);
   std::filesystem::remove(file);
   EXPECT_EQ(load_config<Config>("", Overrides{"steps=60"}).value.steps, 60);
-  for (const auto& unreadable : {file, std::filesystem::temp_directory_path()}) {
+  const auto folder = std::filesystem::temp_directory_path();
+  for (const auto& [unreadable, reason] :
+       {std::pair{file, "No such file or directory"}, std::pair{folder, "it is a folder, expected a TOML file"}}) {
     try {
       load_config<Config>(unreadable);
       FAIL() << "read " << unreadable;
-    } catch (const Error& e) {
-      EXPECT_THAT(e.what(), HasSubstr(unreadable.string() + ": cannot be read"));
+    } catch (const ConfigError& e) {
+      EXPECT_THAT(e.what(), HasSubstr(unreadable.string() + ": cannot be read: " + reason));
     }
   }
 }

@@ -75,7 +75,7 @@ TEST(DataConfig, ValuesOutOfRangeAndUnknownKeysAreNamed) {
   EXPECT_THAT([&] { parse("[batches]\nconcat_probability = 1.5"); }, ThrowsMessage<Error>(HasSubstr("from 0 to 1")));
   EXPECT_THAT([&] { parse("[batches]\nspeed_factors = []"); }, ThrowsMessage<Error>(HasSubstr("not empty")));
   EXPECT_THAT([&] { parse("[spec_augment]\ntime_mask = 3"); }, ThrowsMessage<Error>(HasSubstr("time_masks")));
-  EXPECT_THAT([&] { parse("[loader]\nthreads = 0"); }, ThrowsMessage<Error>(HasSubstr("at least 1")));
+  EXPECT_THAT([&] { parse("[loader]\nthreads = 0"); }, ThrowsMessage<Error>(HasSubstr("from 1 to 256")));
 }
 
 }  // namespace
