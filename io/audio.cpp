@@ -3,6 +3,7 @@
 #include <sndfile.h>
 #include <soxr.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
@@ -10,6 +11,10 @@
 
 namespace chorus {
 namespace {
+
+constexpr int lowest_rate = 1000, highest_rate = 768'000, most_channels = 64;
+/// At once: 4.6 hours at 16 kHz, 1 GiB as floats.
+constexpr sf_count_t most_samples = sf_count_t{1} << 28;
 
 struct Close {
   void operator()(SNDFILE* file) const { sf_close(file); }
@@ -33,15 +38,26 @@ void require_whole(SNDFILE* file, const std::filesystem::path& path) {
           " bytes of sound where ", "its header promises ", promised);
 }
 
-File open(const std::filesystem::path& path, SF_INFO& info) {
-  require(std::filesystem::exists(path), "read_audio", path, " does not exist");
-  info = {};
-  File file(sf_open(path.c_str(), SFM_READ, &info));
-  require(file != nullptr, "read_audio", path, ": ", sf_strerror(nullptr));
-  require(info.samplerate > 0 && info.channels > 0, "read_audio", path, ": ", info.samplerate, " Hz and ", info.channels,
-          " channels in its header");
+/// A header that says nonsense must not decide how much memory is taken.
+File checked(File file, const SF_INFO& info, const std::filesystem::path& path) {
+  require(file != nullptr, "read_audio", path, ": ", sf_strerror(nullptr), " Expected WAV, FLAC, OGG, MP3 or the like");
+  require(info.samplerate >= lowest_rate && info.samplerate <= highest_rate, "read_audio", path, ": ", info.samplerate,
+          " Hz in its header, expected ", lowest_rate, " to ", highest_rate);
+  require(info.channels >= 1 && info.channels <= most_channels, "read_audio", path, ": ", info.channels,
+          " channels in its header, expected 1 to ", most_channels);
   require_whole(file.get(), path);
   return file;
+}
+
+File open(const std::filesystem::path& path, SF_INFO& info) {
+  // Opening a pipe would wait for its writer for ever; io/audio_stream.h reads those.
+  const auto status = std::filesystem::status(path);
+  require(std::filesystem::exists(status), "read_audio", path, " does not exist");
+  require(std::filesystem::is_regular_file(status), "read_audio", path, " is ",
+          std::filesystem::is_directory(status) ? "a folder" : "no regular file", ", expected a sound file");
+  require(std::filesystem::file_size(path) > 0, "read_audio", path, " is empty: 0 bytes, expected a sound file");
+  info = {};
+  return checked(File(sf_open(path.c_str(), SFM_READ, &info)), info, path);
 }
 
 }  // namespace
@@ -58,8 +74,10 @@ std::vector<float> read_audio(const std::filesystem::path& path, int sample_rate
   const File file = open(path, info);
   const double seconds = static_cast<double>(info.frames) / info.samplerate;
   require(info.frames > 0, "read_audio", path, " has no samples");
-  const auto first = static_cast<sf_count_t>(std::llround(offset * info.samplerate));
-  require(first >= 0 && first < info.frames, "read_audio", path, ": offset ", offset, " s lies outside its ", seconds, " s");
+  require(offset >= 0 && offset < seconds, "read_audio", path, ": offset ", offset, " s lies outside its ", seconds, " s");
+  require(duration <= seconds + 1, "read_audio", path, ": offset ", offset, " s and duration ", duration,
+          " s reach beyond its ", seconds, " s");
+  const auto first = std::min(static_cast<sf_count_t>(std::llround(offset * info.samplerate)), info.frames - 1);
   sf_count_t count = duration < 0 ? info.frames - first : static_cast<sf_count_t>(std::llround(duration * info.samplerate));
   require(count > 0, "read_audio", path, ": duration ", duration, " s holds no sample at ", info.samplerate, " Hz");
   // Manifests round durations to milliseconds or worse: up to 10 ms beyond the end are forgiven.
@@ -67,20 +85,28 @@ std::vector<float> read_audio(const std::filesystem::path& path, int sample_rate
   require(beyond <= info.samplerate / 100, "read_audio", path, ": offset ", offset, " s and duration ", duration,
           " s reach beyond its ", seconds, " s");
   if (beyond > 0) count -= beyond;
+  const double wanted = static_cast<double>(count) * std::max(1.0, static_cast<double>(sample_rate) / info.samplerate);
+  require(wanted <= static_cast<double>(most_samples), "read_audio", path, ": ", count, " samples at ", info.samplerate,
+          " Hz, read at ", sample_rate, " Hz, are more than the ", most_samples,
+          " that are read at once: cut the recording, or give offset and duration");
 
   require(sf_seek(file.get(), first, SEEK_SET) == first, "read_audio", path, ": cannot seek to sample ", first);
   const int channels = info.channels;
-  std::vector<float> interleaved(static_cast<std::size_t>(count * channels));
-  const sf_count_t got = sf_readf_float(file.get(), interleaved.data(), count);
-  require(got == count, "read_audio", path, " is truncated: ", got, " of ", count, " samples from ", first,
-          " on could be read (", sf_strerror(file.get()), ")");
-
-  std::vector<float> samples(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    float sum = 0;
-    for (int c = 0; c < channels; ++c) sum += interleaved[i * channels + c];
-    samples[i] = sum / static_cast<float>(channels);
-    require(std::isfinite(samples[i]), "read_audio", path, ": sample ", first + static_cast<sf_count_t>(i), " is ", samples[i]);
+  // In blocks: memory follows what is there, not what a header promises.
+  constexpr sf_count_t block = 1 << 16;
+  std::vector<float> samples, interleaved(static_cast<std::size_t>(std::min(block, count) * channels));
+  while (static_cast<sf_count_t>(samples.size()) < count) {
+    const auto done = static_cast<sf_count_t>(samples.size());
+    const sf_count_t got = sf_readf_float(file.get(), interleaved.data(), std::min(block, count - done));
+    require(got > 0, "read_audio", path, " is truncated: ", done, " of ", count, " samples from ", first, " on could be read (",
+            sf_strerror(file.get()), ")");
+    for (sf_count_t i = 0; i < got; ++i) {
+      float sum = 0;
+      for (int c = 0; c < channels; ++c) sum += interleaved[static_cast<std::size_t>(i * channels + c)];
+      samples.push_back(sum / static_cast<float>(channels));
+      require(std::isfinite(samples.back()), "read_audio", path, ": sample ", first + done + i, " is ", samples.back(),
+              ", expected a finite number");
+    }
   }
   return resample(samples, info.samplerate, sample_rate);
 }

@@ -14,12 +14,13 @@ struct AudioInfo {
   double seconds() const { return static_cast<double>(frames) / sample_rate; }
 };
 
-/// What the header of a sound file says. Errors: the file is missing, is no sound file, or ends before its header says.
+/// What the header of a sound file says. Errors: the file is missing, is no sound file, ends before its header says, or the
+/// header says no sane rate (1 to 768 kHz) or number of channels (1 to 64).
 AudioInfo audio_info(const std::filesystem::path& file);
 
 /// Reads [offset, offset + duration) seconds (duration < 0: to the end) at `sample_rate` Hz. Any format of libsndfile
 /// (WAV, FLAC, OGG ...); several channels are averaged. Errors name the file and the values: missing or truncated file,
-/// a range outside it, no samples at all, a sample that is not finite.
+/// a range outside it, no samples at all, a sample that is not finite, more than 2^28 samples (4.6 hours at 16 kHz).
 std::vector<float> read_audio(const std::filesystem::path& file, int sample_rate, double offset = 0, double duration = -1);
 
 /// Band-limited change of rate; round(n * to / from) samples. Equal rates return the input.

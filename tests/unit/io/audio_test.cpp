@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sndfile.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -83,6 +84,28 @@ TEST_F(AudioFiles, BadFilesAreErrorsThatNameThem) {
   EXPECT_THAT([&] { read_audio(empty, 8000); }, ThrowsMessage<Error>(HasSubstr("empty.wav\" has no samples")));
   const auto nan = write("nan.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 8000, 1, {0, std::numeric_limits<float>::quiet_NaN(), 0});
   EXPECT_THAT([&] { read_audio(nan, 8000); }, ThrowsMessage<Error>(HasSubstr("sample 1 is nan")));
+}
+
+TEST_F(AudioFiles, WhatIsNoSoundFileIsNamed) {
+  std::ofstream(folder / "zero.wav").flush();
+  EXPECT_THAT([&] { read_audio(folder / "zero.wav", 8000); }, ThrowsMessage<Error>(HasSubstr("is empty: 0 bytes")));
+  EXPECT_THAT([&] { read_audio(folder, 8000); }, ThrowsMessage<Error>(HasSubstr("is a folder, expected a sound file")));
+  ASSERT_EQ(mkfifo((folder / "pipe.wav").c_str(), 0600), 0);
+  EXPECT_THAT([&] { audio_info(folder / "pipe.wav"); }, ThrowsMessage<Error>(HasSubstr("is no regular file")));
+}
+
+TEST_F(AudioFiles, HeadersCannotAskForHours) {
+  // A WAV header at byte 24 says the rate: at 1 Hz, resampled, 2 MB would be 17 hours.
+  const auto slow = write("slow.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 8000, 1, std::vector<float>(1'000'000, 0.1f));
+  std::fstream(slow, std::ios::in | std::ios::out | std::ios::binary).seekp(24).write("\x01\0\0\0", 4);
+  EXPECT_THAT([&] { read_audio(slow, 16000); }, ThrowsMessage<Error>(HasSubstr("1 Hz in its header, expected 1000 to 768000")));
+  std::fstream(slow, std::ios::in | std::ios::out | std::ios::binary).seekp(24).write("\xe8\x03\0\0", 4);
+  EXPECT_THAT([&] { read_audio(slow, 768'000); },
+              ThrowsMessage<Error>(HasSubstr("1000000 samples at 1000 Hz, read at 768000 Hz, are more than the 268435456")));
+  EXPECT_EQ(read_audio(slow, 1000).size(), 1'000'000u);
+  EXPECT_THAT([&] { read_audio(slow, 1000, 0, 1e300); }, ThrowsMessage<Error>(HasSubstr("reach beyond its 1000 s")));
+  EXPECT_THAT([&] { read_audio(slow, 1000, 1e300); }, ThrowsMessage<Error>(HasSubstr("outside its 1000 s")));
+  EXPECT_THAT([&] { read_audio(slow, 1000, -1); }, ThrowsMessage<Error>(HasSubstr("outside its 1000 s")));
 }
 
 TEST_F(AudioFiles, TruncationIsSeen) {
