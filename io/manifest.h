@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,15 +14,25 @@ namespace chorus {
 struct ManifestEntry {
   std::filesystem::path audio;  ///< absolute, or as the reader can open it
   std::string text;
-  double offset = 0;         ///< seconds into the file
-  double duration = -1;      ///< seconds; < 0: to the end of the file
-  std::string lang{}, id{};  ///< optional
+  double offset = 0;                              ///< seconds into the file
+  double duration = -1;                           ///< seconds; < 0: to the end of the file
+  std::string lang{}, id{};                       ///< optional
+  std::int64_t line = 0;                          ///< in its manifest; 0: it was read from none
+  std::shared_ptr<const std::string> manifest{};  ///< one name for all entries of a file
 };
 
+/// "train.jsonl:3", for messages; the sound file of an entry that was read from no manifest.
+std::string place(const ManifestEntry& entry);
+
+/// Told of a line that can't be used; the text names file, line, field and value.
+using BadLine = std::function<void(const std::string& problem)>;
+
 /// Relative audio paths are relative to the manifest's folder. Fields that are not ours are ignored, as NeMo does;
-/// lines with "_skipme": true and blank lines are skipped. Every error names file, line, field and value: no JSON object,
-/// audio_filepath or text missing, a field of the wrong type, a negative offset, a duration that is not positive.
-std::vector<ManifestEntry> read_manifest(const std::filesystem::path& file);
+/// lines with "_skipme": true and blank lines are skipped. Bad lines (broken UTF-8, no JSON object, audio_filepath or text
+/// missing, a field of the wrong type, a negative offset, a duration that is not positive) are told to `report` and left out;
+/// without `report`, one error lists the first twenty. Errors in any case: a file that can't be read, a folder, a file in
+/// UTF-16 or compressed, a line of more than a mebibyte.
+std::vector<ManifestEntry> read_manifest(const std::filesystem::path& file, const BadLine& report = {});
 
 /// Writes audio paths as they are; offset and duration only where set.
 void write_manifest(const std::filesystem::path& file, std::span<const ManifestEntry> entries);

@@ -53,10 +53,56 @@ TEST_F(Manifest, ErrorsNameFileLineFieldAndValue) {
   error(good + "\n\n" + R"({"audio_filepath": "a.wav"})", "m.jsonl:3: field 'text' is missing");
   error(R"({"audio_filepath": "a.wav", "text": 5})", "m.jsonl:1: field 'text' is 5, expected a string");
   error(R"({"audio_filepath": "a.wav", "text": "t", "duration": "1"})",
-        "m.jsonl:1: field 'duration' is \"1\", expected a number");
+        "m.jsonl:1: field 'duration' is \"1\", expected a number of seconds");
+  error(R"({"audio_filepath": "a.wav", "text": "t", "offset": 1e300})",
+        "m.jsonl:1: field 'offset' is 1e+300, expected a number");
   error(R"({"audio_filepath": "a.wav", "text": "t", "duration": 0})", "m.jsonl:1: field 'duration' is 0, expected seconds > 0");
   error(R"({"audio_filepath": "a.wav", "text": "t", "offset": -1})", "m.jsonl:1: field 'offset' is -1, expected seconds >= 0");
-  EXPECT_THAT([&] { read_manifest(folder / "none.jsonl"); }, ThrowsMessage<Error>(HasSubstr("cannot open")));
+  EXPECT_THAT([&] { read_manifest(folder / "none.jsonl"); },
+              ThrowsMessage<Error>(HasSubstr("cannot open " + (folder / "none.jsonl").string() + ": No such file")));
+}
+
+TEST_F(Manifest, EveryBadLineIsToldAndTheOthersAreRead) {
+  const std::string good = R"({"audio_filepath": "a.wav", "text": "t"})";
+  const auto file = write("\xef\xbb\xbf" + good + "\r\n{]\n" + good + "\n{\"path\": 1, \"text\": \"x\"}\n" +
+                          R"({"audio_filepath": "a.wav", "text": ")" + "\xff\"}\n" + good);
+  std::vector<std::string> told;
+  const auto entries = read_manifest(file, [&](const std::string& problem) { told.push_back(problem); });
+  ASSERT_EQ(entries.size(), 3u) << "a byte order mark and CR before LF do no harm";
+  EXPECT_EQ(place(entries[0]), file.string() + ":1");
+  EXPECT_EQ(place(entries[1]), file.string() + ":3");
+  EXPECT_EQ(entries[2].line, 6) << "the last line ends with the file";
+  ASSERT_EQ(told.size(), 3u);
+  EXPECT_THAT(told[0], HasSubstr("m.jsonl:2: no JSON: column 2"));
+  EXPECT_THAT(told[1], HasSubstr("m.jsonl:4: field 'audio_filepath' is missing; the line has path, text"));
+  EXPECT_THAT(told[2], HasSubstr("m.jsonl:5: byte 38 of the line, 255, belongs to no character of UTF-8"));
+  EXPECT_THAT([&] { read_manifest(file); },
+              ThrowsMessage<Error>(testing::AllOf(HasSubstr("m.jsonl:2"), HasSubstr("m.jsonl:4"), HasSubstr("m.jsonl:5"))));
+}
+
+TEST_F(Manifest, MessagesStayShort) {
+  const std::string wide(100'000, 'x');
+  for (const std::string& line :
+       {"{\"audio_filepath\": \"a\", \"text\": [\"" + wide + "\"]}", "{\"" + wide + "\": 1}", "{\"a\": \"" + wide, wide}) {
+    std::string told;
+    read_manifest(write(line), [&](const std::string& problem) { told += problem; });
+    EXPECT_GT(told.size(), 50u);
+    EXPECT_LT(told.size(), 400u);
+  }
+  std::string many;
+  for (int i = 0; i < 50; ++i) many += "[]\n";
+  error(many, "m.jsonl:20: expected a JSON object, found array");
+  error(many, "and 30 more lines");
+}
+
+TEST_F(Manifest, WhatIsNoManifestIsNamed) {
+  error(std::string(std::size_t{3} << 20, 'x'), "has a line of more than 1048575 bytes");
+  error("\x1f\x8b\x08", "is compressed by gzip, expected JSON lines in UTF-8");
+  error("\xff\xfe{", "is UTF-16");
+  error("RIFF", "is a sound file");
+  EXPECT_THAT([&] { read_manifest(folder); }, ThrowsMessage<Error>(HasSubstr("is a folder, expected a file of JSON lines")));
+  EXPECT_TRUE(read_manifest(write("")).empty());
+  EXPECT_TRUE(read_manifest(write("\n \r\n")).empty());
 }
 
 TEST_F(Manifest, WhatIsWrittenReadsBack) {
