@@ -54,6 +54,7 @@ struct Trace::Impl {
   std::unordered_map<const char*, Total> totals;  // by address: one literal may have several, `totals()` merges them
   std::vector<Event> events;                      // a ring once full
   std::size_t oldest = 0;
+  std::size_t left_out = 0;  // events that newer ones have replaced
   std::unordered_map<std::thread::id, int> threads;
 };
 
@@ -96,6 +97,7 @@ void Trace::add(const char* name, std::chrono::steady_clock::time_point begin, s
   } else if (!impl_->events.empty()) {
     impl_->events[impl_->oldest] = event;
     impl_->oldest = (impl_->oldest + 1) % impl_->events.size();
+    ++impl_->left_out;
   }
 }
 
@@ -117,6 +119,7 @@ void Trace::reset() {
   impl_->totals.clear();
   impl_->events.clear();
   impl_->oldest = 0;
+  impl_->left_out = 0;
 }
 
 void Trace::write(const std::filesystem::path& file, int rank) const {
@@ -137,7 +140,12 @@ void Trace::write(const std::filesystem::path& file, int rank) const {
     }
     out << '}';
   });
-  out << "\n]}\n";
+  out << "\n],\"otherData\":{\"spans\":" << impl_->events.size() << ",\"left_out\":" << impl_->left_out;
+  // Whoever looks at the first milliseconds must know that there were others before them.
+  if (impl_->left_out > 0)
+    out << ",\"note\":\"only the newest " << impl_->most_events << " spans are kept; " << impl_->left_out
+        << " older ones are left out\"";
+  out << "}}\n";
   out.close();
   require(!out.fail(), "Trace::write", "writing ", file, " failed");
 }

@@ -89,6 +89,12 @@ TEST(Trace, KeepsTheNewestEventsInOrder) {
   const auto json = written(trace, 0);
   ASSERT_EQ(json["traceEvents"].size(), 101u);
   for (int i = 0; i < 100; ++i) EXPECT_DOUBLE_EQ(json["traceEvents"][static_cast<std::size_t>(i) + 1]["ts"], 130.0 + i);
+  EXPECT_EQ(json["otherData"]["spans"], 100);
+  EXPECT_EQ(json["otherData"]["left_out"], 130);
+  EXPECT_EQ(json["otherData"]["note"], "only the newest 100 spans are kept; 130 older ones are left out");
+  trace.reset();
+  trace.add("e", at(0), at(1), 0, 0);
+  EXPECT_EQ(written(trace, 0)["otherData"], (nlohmann::json{{"spans", 1}, {"left_out", 0}}));
 }
 
 TEST(Trace, NamesTheFileItCannotWrite) {
