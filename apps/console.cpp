@@ -92,13 +92,14 @@ void Console::step(const StepReport& r, std::int64_t every) {
   }
 }
 
-void Console::evaluation(const std::string& phase, std::int64_t step, const Evaluation& e) {
+void Console::evaluation(const EvaluationReport& report) {
+  const Evaluation& e = report.evaluation;
   const auto part = [](const char* label, double loss, const TextScore& score) {
     if (score.characters.reference == 0) return std::string();
     return formatted(", %s loss %.4f CER %.1f %% WER %.1f %%", label, loss, 100 * score.characters.value(),
                      100 * score.words.value());
   };
-  message("evaluation after step " + std::to_string(step) + " (" + phase + ')' + part("llm", e.llm_loss, e.llm) +
+  message("evaluation after step " + std::to_string(report.step) + " (" + report.phase + ')' + part("llm", e.llm_loss, e.llm) +
           part("ctc", e.ctc_loss, e.ctc));
 }
 

@@ -16,7 +16,7 @@ class Console {
   void message(const std::string& text);
   /// A line every `every` steps, a bar in between on terminals.
   void step(const StepReport& report, std::int64_t every);
-  void evaluation(const std::string& phase, std::int64_t step, const Evaluation& evaluation);
+  void evaluation(const EvaluationReport& report);
   double matrix_peak() const { return matrix_peak_; }  ///< FLOP/s, measured for the banner
 
  private:

@@ -91,7 +91,7 @@ struct TrainerConfig {
     v("stop_after_steps", stop_after_steps, "end this invocation after so many steps, with a checkpoint; 0: at the end",
       at_least(0));
     v("memory_limit_gigabytes", memory_limit_gigabytes, "of tensors; 0: the machine's", between(0.0, 1e6));
-    v("trace", trace, "write trace.json of the last steps");
+    v("trace", trace, "write trace.json of the newest million operations at the end");
   }
 };
 

@@ -1,6 +1,6 @@
 #include <chorus/apps/commands.h>
 #include <chorus/apps/console.h>
-#include <chorus/io/metrics.h>
+#include <chorus/apps/run_record.h>
 
 #include <atomic>
 #include <csignal>
@@ -19,37 +19,6 @@ void request_stop(int signal) {
   }
 }
 
-std::string hexfloat(double x) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%a", x);
-  return text;
-}
-
-void write_step(MetricsWriter& metrics, const StepReport& r, double matrix_peak) {
-  metrics.write({{"event", std::string("step")},
-                 {"phase", r.phase},
-                 {"step", r.step},
-                 {"epoch", r.epoch},
-                 {"loss", r.loss},
-                 {"loss_hex", hexfloat(r.loss)},
-                 {"llm_loss", r.llm_loss},
-                 {"ctc_loss", r.ctc_loss},
-                 {"grad_norm", r.grad_norm},
-                 {"lr", r.lr},
-                 {"samples", r.samples},
-                 {"frames", r.frames},
-                 {"labels", r.labels},
-                 {"microbatches", r.microbatches},
-                 {"tokens_per_s", static_cast<double>(r.rows) / r.seconds},
-                 {"audio_seconds_per_s", r.audio_seconds / r.seconds},
-                 {"gflops", r.flops / r.seconds / 1e9},
-                 {"peak_percent", 100 * r.flops / r.seconds / matrix_peak},
-                 {"seconds", r.seconds},
-                 {"data_wait", r.data_wait},
-                 {"memory_bytes", static_cast<std::int64_t>(r.memory)},
-                 {"memory_peak_bytes", static_cast<std::int64_t>(r.memory_peak)}});
-}
-
 }  // namespace
 
 int run_train(const TrainOptions& options) {
@@ -65,35 +34,29 @@ int run_train(const TrainOptions& options) {
   const RunConfig& config = loaded.value;
   Console console;
   console.banner(config, options.file.string());
-  std::filesystem::create_directories(config.trainer.output_dir);
-  MetricsWriter metrics(config.trainer.output_dir / "metrics.jsonl");
+  const auto say = [&](const std::string& text) { console.message(text); };
+  RunRecord record(config.trainer.output_dir,
+                   {.matrix_peak = console.matrix_peak(),
+                    .interval = config.trainer.log_every_n_steps,
+                    .transcripts = 50,
+                    .config = resolved_toml(loaded)},
+                   say);
   std::signal(SIGTERM, request_stop);
   std::signal(SIGINT, request_stop);
   TrainerHooks hooks;
   hooks.stop = &stop_requested;
-  hooks.message = [&](const std::string& text) { console.message(text); };
+  hooks.message = say;
+  hooks.start = [&](const StartReport& report) { record.start(report); };
   hooks.step = [&](const StepReport& report) {
     console.step(report, config.trainer.log_every_n_steps);
-    write_step(metrics, report, console.matrix_peak());
+    record.step(report);
   };
-  hooks.evaluation = [&](const std::string& phase, std::int64_t step, const Evaluation& e) {
-    console.evaluation(phase, step, e);
-    metrics.write({{"event", std::string("evaluation")},
-                   {"phase", phase},
-                   {"step", step},
-                   {"llm_loss", e.llm_loss},
-                   {"ctc_loss", e.ctc_loss},
-                   {"llm_cer", e.llm.characters.value()},
-                   {"llm_wer", e.llm.words.value()},
-                   {"ctc_cer", e.ctc.characters.value()},
-                   {"ctc_wer", e.ctc.words.value()}});
+  hooks.evaluation = [&](const EvaluationReport& report) {
+    console.evaluation(report);
+    record.evaluation(report);
   };
   const TrainingResult result = train(config, hooks);
-  metrics.write({{"event", std::string("end")},
-                 {"step", result.step},
-                 {"train_seconds", result.train_seconds},
-                 {"weight_hash", result.weight_hash},
-                 {"dropped", result.drops.total()}});
+  record.end(result);
   const char* how = result.outcome == Outcome::finished  ? "finished"
                     : result.outcome == Outcome::stopped ? "stopped by a signal"
                                                          : "paused";

@@ -13,12 +13,27 @@
 
 #include <chrono>
 #include <cmath>
+#include <optional>
 
 namespace chorus {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+/// What was added to the totals of a trace since `before`. (The trace itself isn't reset: it keeps the events of many steps.)
+std::map<std::string, Trace::Total> added_since(const std::map<std::string, Trace::Total>& before,
+                                                std::map<std::string, Trace::Total> now) {
+  for (const auto& [name, old] : before) {
+    auto& total = now.at(name);
+    total.count -= old.count;
+    total.seconds -= old.seconds;
+    total.flops -= old.flops;
+    total.bytes -= old.bytes;
+  }
+  std::erase_if(now, [](const auto& op) { return op.second.count == 0; });
+  return now;
+}
 
 MemoryOptions memory_options(const RunConfig& config) {
   MemoryOptions options;
@@ -94,6 +109,7 @@ class Trainer {
   TrainingResult run() {
     resume_or_start();
     first_step_ = progress_.step;
+    if (hooks_.start) hooks_.start({progress_.step, config_.total_steps(), parameter_count()});
     while (true) {
       if (progress_.phase_step == phase_.config->steps) {
         if (progress_.phase + 1 == static_cast<std::int64_t>(config_.phases.size())) return finish(Outcome::finished);
@@ -216,6 +232,11 @@ class Trainer {
     start_loader();
   }
 
+  std::int64_t parameter_count() const {
+    const auto& store = phase_.built->store;
+    return store.trainable_count() + store.frozen_count();
+  }
+
   void announce() const {
     const auto& store = phase_.built->store;
     say("phase " + phase_.config->name + ": " + std::to_string(phase_.config->steps) + " steps, " +
@@ -256,11 +277,17 @@ class Trainer {
     ParamStore& store = phase_.built->store;
     const auto begin = Clock::now();
     const double waited = phase_.loader->waited();
-    context_.trace.reset();
+    const auto ops_before = context_.trace.totals();
+    most_memory_ = std::max(most_memory_, context_.memory.stats().peak_total);
+    context_.memory.reset_peak();
+    std::optional<Span> whole(std::in_place, context_.trace, "step");
     StepReport report;
     report.epoch = progress_.cursor.epoch;
     LossCounts counts;
-    const LoadedBatch batch = next_batch(counts);
+    const LoadedBatch batch = [&] {
+      const Span span(context_.trace, "data");
+      return next_batch(counts);
+    }();
     const SalmLossOptions options{.counts = counts,
                                   .llm_weight = phase.llm_weight,
                                   .ctc_weight = phase.ctc_weight,
@@ -300,10 +327,16 @@ class Trainer {
     const double hop = config_.features.hop_seconds;
     report.audio_seconds = static_cast<double>(report.frames) * hop;
     report.rows = report.frames / config_.model.encoder.subsampling_factor + (phase.llm_weight > 0 ? counts.labels : 0);
-    for (const auto& [name, total] : context_.trace.totals()) report.flops += total.flops;
+    whole.reset();
+    report.ops = added_since(ops_before, context_.trace.totals());
+    for (const auto& [name, total] : report.ops) report.flops += total.flops;
     const auto memory = context_.memory.stats();
     report.memory = memory.total;
-    report.memory_peak = memory.peak_total;
+    report.memory_step_peak = memory.peak_total;
+    report.memory_peak = std::max(most_memory_, memory.peak_total);
+    report.memory_of = memory.current;
+    report.memory_peak_of = memory.peak;
+    report.drops = progress_.drops;
     report.data_wait = phase_.loader->waited() - waited;
     report.seconds = seconds_since(begin);
     progress_.train_seconds += report.seconds;
@@ -341,9 +374,11 @@ class Trainer {
 
   void evaluate() {
     if (validation_.empty() || !hooks_.evaluation) return;
+    const auto begin = Clock::now();
     const Transcriber transcriber(context_, phase_.built->model, config_, inputs_);
     const Corpus corpus = transcriber.corpus(validation_);
-    hooks_.evaluation(phase_.config->name, progress_.step, transcriber.evaluate(corpus.recordings));
+    const Evaluation evaluation = transcriber.evaluate(corpus.recordings);
+    hooks_.evaluation({phase_.config->name, progress_.step, seconds_since(begin), evaluation, corpus.recordings});
   }
 
   void save() {
@@ -365,11 +400,20 @@ class Trainer {
     }
   }
 
+  /// The run is saved; a trace that can't be written is no reason to call it failed.
+  void write_trace() const {
+    try {
+      context_.trace.write(config_.trainer.output_dir / "trace.json");
+    } catch (const Error& error) {
+      say(std::string("no trace of this run: ") + error.what());
+    }
+  }
+
   TrainingResult finish(Outcome outcome) {
     phase_.loader.reset();
     save();
     if (outcome == Outcome::finished && progress_.step > first_step_) evaluate();
-    if (config_.trainer.trace) context_.trace.write(config_.trainer.output_dir / "trace.json");
+    if (config_.trainer.trace) write_trace();
     return {outcome, progress_.step, progress_.train_seconds, weight_hash(*phase_.built), progress_.drops};
   }
 
@@ -387,6 +431,7 @@ class Trainer {
   Progress progress_;
   Phase phase_;
   std::int64_t first_step_ = 0, saved_step_ = -1;
+  std::size_t most_memory_ = 0;  ///< bytes, before the running step
 };
 
 }  // namespace

@@ -3,10 +3,18 @@
 #include <chorus/apps/transcriber.h>
 #include <chorus/parallel/group/group.h>
 
+#include <array>
 #include <atomic>
 #include <functional>
+#include <map>
 
 namespace chorus {
+
+/// The run is locked, loaded and about to take the step after `step`.
+struct StartReport {
+  std::int64_t step = 0, total_steps = 0;  ///< finished steps; more than 0: resumed
+  std::int64_t parameters = 0;             ///< of the model, frozen ones included
+};
 
 /// One optimizer step.
 struct StepReport {
@@ -16,13 +24,28 @@ struct StepReport {
   std::int64_t epoch = 0, samples = 0, frames = 0, labels = 0, microbatches = 0;
   std::int64_t rows = 0;  ///< encoder rows and text items: what "tokens/s" counts
   double audio_seconds = 0, seconds = 0, data_wait = 0, flops = 0;
-  std::size_t memory = 0, memory_peak = 0;  ///< bytes of tensors
+  std::size_t memory = 0, memory_peak = 0;  ///< bytes of tensors: after the step; the most since the start of the process
+  /// By `Category`: after the step, and the most during it (each category at its own moment).
+  std::array<std::size_t, category_count> memory_of{}, memory_peak_of{};
+  std::size_t memory_step_peak = 0;         ///< the most of all categories together during the step
+  std::map<std::string, Trace::Total> ops;  ///< of this step by name; their seconds add up to the step's
+  DropCounts drops;                         ///< as TrainingResult::drops, so far
+};
+
+/// What a model makes of the validation manifest after a step.
+struct EvaluationReport {
+  std::string phase;
+  std::int64_t step = 0;
+  double seconds = 0;
+  const Evaluation& evaluation;
+  std::span<const Recording> recordings;  ///< in the order of evaluation.transcripts
 };
 
 struct TrainerHooks {
   std::function<void(const std::string&)> message;
+  std::function<void(const StartReport&)> start;  ///< once, before the first step; not where there is an error before
   std::function<void(const StepReport&)> step;
-  std::function<void(const std::string& phase, std::int64_t step, const Evaluation&)> evaluation;
+  std::function<void(const EvaluationReport&)> evaluation;
   const std::atomic<bool>* stop = nullptr;  ///< set to true: save after the running step and return
 };
 

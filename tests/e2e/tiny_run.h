@@ -144,7 +144,7 @@ struct Heard {
       if (report.step == stop_at) stop = true;
     };
     hooks.message = [this](const std::string& text) { messages.push_back(text); };
-    hooks.evaluation = [this](const std::string&, std::int64_t, const Evaluation& e) { evaluations.push_back(e); };
+    hooks.evaluation = [this](const EvaluationReport& report) { evaluations.push_back(report.evaluation); };
     hooks.stop = &stop;
     return hooks;
   }
