@@ -55,12 +55,13 @@ struct RunRecordOptions {
 };
 
 /// The lines of metrics.jsonl are objects with an "event":
-///   start       an invocation goes on after "step"; "time" in seconds since 1970, "parameters", "matrix_peak_flops"
-///   step        one optimizer step
-///   interval    sums over the last "steps" steps up to "step": "op_seconds.<op>", "op_flops.<op>"; and "dropped.<reason>" so
-///   far evaluation  losses and error rates on the validation manifest end         an invocation that ended by itself
+/// - start: an invocation goes on after "step"; "time" in seconds since 1970, "parameters", "matrix_peak_flops"
+/// - step: one optimizer step
+/// - interval: sums over the last "steps" steps up to "step" ("op_seconds.<op>", "op_flops.<op>") and "dropped.<reason>" so far
+/// - evaluation: losses and error rates on the validation manifest
+/// - end: an invocation that ended by itself
 /// transcripts.jsonl holds lines "start" and "transcript". Both files are only ever appended to. A run that was killed repeats
-/// the steps since its last checkpoint, so readers go by this rule: a "start" line replaces everything before it that belongs
+/// the steps since its last checkpoint, so readers go by this rule: a line "start" replaces everything before it that belongs
 /// to later steps than its own. Event files say the same to TensorBoard.
 ///
 /// Nothing is opened before `start`, when the trainer holds the run's lock: another process may be writing until then.
