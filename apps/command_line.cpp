@@ -46,6 +46,18 @@ void add_data_command(CLI::App& app, int& status) {
   asterisk->add_option("--out", options->out, "Folder for train.jsonl and heldout.jsonl")->required();
   asterisk->add_option("--lang", options->lang, "Language of the texts: en, es, fr, it or ru");
   asterisk->callback([options, &status] { status = run_asterisk(*options); });
+
+  auto* text = command->add_subcommand("text", "Manifests of plain text for a decoder alone, some documents held out");
+  auto text_options = std::make_shared<TextDataOptions>();
+  text->add_option("files", text_options->files, "UTF-8 text; .gz is unpacked")->required();
+  text->add_option("--out", text_options->out, "Folder for train.jsonl and heldout.jsonl")->required();
+  text->add_option("--separator", text_options->cut.separator,
+                   "A line that consists of this ends a document (fortunes: %); without it each file is one");
+  text->add_option("--most-characters", text_options->cut.most_characters, "Of a piece, which is one training sample")
+      ->capture_default_str();
+  text->add_option("--heldout", text_options->cut.heldout_one_in, "One document in so many is held out, by its hash")
+      ->capture_default_str();
+  text->callback([text_options, &status] { status = run_text_data(*text_options); });
 }
 
 }  // namespace chorus

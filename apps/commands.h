@@ -1,5 +1,7 @@
 // The commands of the `chorus` executable, each with its options. They return the exit status; errors are thrown.
 #pragma once
+#include <chorus/io/text_corpus.h>
+
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -36,5 +38,12 @@ struct AsteriskOptions {
   std::string lang = "en";
 };
 int run_asterisk(const AsteriskOptions& options);
+
+struct TextDataOptions {
+  std::vector<std::filesystem::path> files;
+  std::filesystem::path out;
+  TextCorpusOptions cut;
+};
+int run_text_data(const TextDataOptions& options);
 
 }  // namespace chorus

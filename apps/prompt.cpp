@@ -3,7 +3,7 @@
 
 namespace chorus {
 
-std::string prompt_problem(std::string_view text) {
+std::string prompt_problem(std::string_view text, bool listens) {
   const std::string all = '\'' + std::string(text) + '\'';
   int answers = 0, audios = 0;
   bool token = false;  // before the answer, beside the audio
@@ -26,15 +26,16 @@ std::string prompt_problem(std::string_view text) {
     }
     text.remove_prefix(close + 1);
   }
-  if (answers != 1 || audios != 1)
-    return all + " has " + std::to_string(audios) + " {audio} and " + (answers ? "an" : "no") +
-           " {answer}; one of each is needed";
+  if (!listens && audios > 0) return all + " has {audio}, but model.perception is false";
+  if (answers != 1 || audios != (listens ? 1 : 0))
+    return all + " has " + std::to_string(audios) + " {audio} and " + (answers ? "an" : "no") + " {answer}; " +
+           (listens ? "one of each is needed" : "one {answer} is needed");
   if (!token) return all + " has no token between {audio} and {answer} or before: add {bos}";
   return {};
 }
 
-Prompt::Prompt(std::string_view text, const Tokenizer& tokenizer) {
-  const std::string wrong = prompt_problem(text);
+Prompt::Prompt(std::string_view text, const Tokenizer& tokenizer, bool listens) {
+  const std::string wrong = prompt_problem(text, listens);
   require(wrong.empty(), "prompt", wrong);
   const std::string all(text);
   const auto special = [&](const char* word, const char* piece) {
@@ -57,7 +58,8 @@ Prompt::Prompt(std::string_view text, const Tokenizer& tokenizer) {
       target->push_back(word == "bos" ? special("bos", "<s>") : special("eos", "</s>"));
     text.remove_prefix(close + 1);
   }
-  require(before_.size() > 1, "prompt", "'", all, "' has no token between {audio} and {answer} or before: add {bos}");
+  require(before_.size() > (listens ? 1 : 0), "prompt", "'", all,
+          "' has no token between {audio} and {answer} or before: add {bos}");
 }
 
 Conversation Prompt::train(std::int64_t id, const std::vector<std::int32_t>& answer) const {

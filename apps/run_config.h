@@ -65,6 +65,17 @@ struct PhaseConfig {
   }
 };
 
+/// Another run whose weights are this run's first values; see init_from.h.
+struct InitFromConfig {
+  std::filesystem::path run;
+  std::vector<std::string> keep = {".*"};
+  template <class V>
+  void fields(V&& v) {
+    v("run", run, "folder of the other run", required_key, not_empty());
+    v("keep", keep, "regular expressions of parameters to take from it", not_empty());
+  }
+};
+
 struct TrainerConfig {
   std::filesystem::path output_dir = "runs/run";
   std::uint64_t seed = 1;
@@ -106,6 +117,7 @@ struct RunConfig {
   SpecAugmentConfig spec_augment;
   std::string prompt = "{bos}{audio}{answer}{eos}";
   SalmConfig model;
+  std::vector<InitFromConfig> init_from;
   OptimizerConfig optimizer;
   std::vector<PhaseConfig> phases = {PhaseConfig{}};
   double max_answer_tokens_per_second = 22;
@@ -122,24 +134,31 @@ struct RunConfig {
     v("loader", loader, "how batches are prepared and cut");
     v("spec_augment", spec_augment, "masks on the features, in training");
     v("model", model, "SALM");
+    v("init_from", init_from, "runs whose newest weights are this run's first values; later phases keep what their keep says");
     v("optimizer", optimizer, "update rule");
     v("phases", phases, "run one after another", not_empty());
   }
   template <class Check>
   void rules(Check&& check) const {
-    const std::string wrong_prompt = prompt_problem(prompt);
+    const std::string wrong_prompt = prompt_problem(prompt, model.perception);
     check(wrong_prompt.empty(), "prompt", wrong_prompt);
     const bool all_own = std::ranges::all_of(phases, [](const PhaseConfig& phase) { return phase.batches.has_value(); });
     check(all_own || batches.sizes() == 1, "batches", batches.sizes_text());
     check(trainer.val_check_interval == 0 || !data.validation.empty(), "trainer", "val_check_interval is ",
           trainer.val_check_interval, ", but data.validation is empty");
+    check(model.perception || features.normalize != "global", "features",
+          "normalize is global, but model.perception is false: there is no sound to measure");
     for (const auto& phase : phases) {
+      check(model.perception || !(phase.batches ? *phase.batches : batches).needs_sound(), "phases", "'", phase.name,
+            "' makes its batches by frames or seconds of sound, but model.perception is false");
       check(phase.ctc_weight == 0 || model.ctc_head, "phases", "'", phase.name,
             "' has a ctc_weight, but model.ctc_head is false");
       check(phase.llm_weight == 0 || model.decoder, "phases", "'", phase.name,
             "' has an llm_weight, but model.decoder is false");
     }
   }
+  /// What its manifests are read for.
+  Content content() const { return model.perception ? Content::speech : Content::text; }
   std::int64_t total_steps() const {
     std::int64_t n = 0;
     for (const auto& phase : phases) n += phase.steps;

@@ -95,17 +95,16 @@ RunInputs load_run_inputs(const std::filesystem::path& folder, const RunConfig& 
   return {Tokenizer::load(folder / "tokenizer.model"), std::move(statistics)};
 }
 
+std::string make_tokenizer(const RunConfig& config, std::span<const ManifestEntry> train) {
+  if (!config.tokenizer_model.empty()) return Tokenizer::load(config.tokenizer_model).model();
+  std::vector<std::string> texts;
+  for (const auto& entry : train) texts.push_back(entry.text);
+  return train_tokenizer(texts, config.tokenizer);
+}
+
 RunInputs open_run_inputs(const std::filesystem::path& folder, const RunConfig& config, std::span<const ManifestEntry> train) {
   if (!std::filesystem::exists(folder / "tokenizer.model")) {
-    std::string model;
-    if (!config.tokenizer_model.empty()) {
-      model = Tokenizer::load(config.tokenizer_model).model();
-    } else {
-      std::vector<std::string> texts;
-      for (const auto& entry : train) texts.push_back(entry.text);
-      model = train_tokenizer(texts, config.tokenizer);
-    }
-    write_file_atomically(folder / "tokenizer.model", model);
+    write_file_atomically(folder / "tokenizer.model", make_tokenizer(config, train));
   }
   if (config.features.normalize == "global" && !std::filesystem::exists(folder / "statistics.json")) {
     FeatureConfig raw = config.features;

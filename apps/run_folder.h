@@ -11,8 +11,11 @@ struct RunInputs {
   FeatureStatistics statistics;  ///< empty unless features.normalize is global
 };
 
-/// Loads `<folder>/tokenizer.model` and `statistics.json`, or makes them: the tokenizer from config.tokenizer_model or the
-/// texts of `train`, the statistics from its sound.
+/// The bytes of the run's SentencePiece model: that of config.tokenizer_model, or one trained on the texts of `train`.
+std::string make_tokenizer(const RunConfig& config, std::span<const ManifestEntry> train);
+
+/// Loads `<folder>/tokenizer.model` and `statistics.json`, or makes them: the tokenizer by make_tokenizer, the statistics from
+/// the sound of `train`.
 RunInputs open_run_inputs(const std::filesystem::path& folder, const RunConfig& config, std::span<const ManifestEntry> train);
 /// For an existing run; errors name the file that is missing.
 RunInputs load_run_inputs(const std::filesystem::path& folder, const RunConfig& config);

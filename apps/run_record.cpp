@@ -179,6 +179,8 @@ void RunRecord::evaluation(const EvaluationReport& report) {
                     {"seconds", report.seconds},
                     {"llm_loss", e.llm_loss},
                     {"ctc_loss", e.ctc_loss},
+                    {"llm_perplexity", e.perplexity()},
+                    {"bits_per_byte", e.bits_per_byte()},
                     {"llm_cer", e.llm.characters.value()},
                     {"llm_wer", e.llm.words.value()},
                     {"ctc_cer", e.ctc.characters.value()},
@@ -192,11 +194,15 @@ void RunRecord::evaluation(const EvaluationReport& report) {
     scalars.push_back({tags[1], score.characters.value()});
     scalars.push_back({tags[2], score.words.value()});
   };
+  if (e.transcripts.empty()) {  // a decoder that reads text only
+    scalars.push_back({"evaluation/llm_loss", e.llm_loss});
+    scalars.push_back({"evaluation/bits_per_byte", e.bits_per_byte()});
+  }
   part(e.llm, {"evaluation/llm_loss", "evaluation/llm_cer", "evaluation/llm_wer"}, e.llm_loss);
   part(e.ctc, {"evaluation/ctc_loss", "evaluation/ctc_cer", "evaluation/ctc_wer"}, e.ctc_loss);
   events_.use([&](EventFile& events) { events.scalars(report.step, now(), scalars); });
 
-  const std::size_t all = report.recordings.size(), shown = std::min(all, options_.transcripts);
+  const std::size_t all = e.transcripts.size(), shown = std::min(all, options_.transcripts);
   for (std::size_t k = 0; k < shown; ++k) {
     const std::size_t i = k * all / shown;
     const Recording& recording = report.recordings[i];

@@ -31,11 +31,13 @@ SalmBatch make_salm_batch(Context& context, std::span<const SpeechSample> sample
   std::vector<std::int64_t> lengths, ids;
   std::int64_t frames = 0;
   for (const auto& sample : samples) {
-    lengths.push_back(static_cast<std::int64_t>(sample.features.size()) / mels);
-    ids.push_back(sample.id);
-    frames += lengths.back();
     const std::vector<std::int32_t> text(sample.text.begin(), sample.text.end());
-    if (train) batch.transcripts.push_back(text);
+    if (config.model.perception) {
+      lengths.push_back(static_cast<std::int64_t>(sample.features.size()) / mels);
+      ids.push_back(sample.id);
+      frames += lengths.back();
+      if (train) batch.transcripts.push_back(text);
+    }
     batch.conversations.push_back(train ? prompt.train(sample.id, text) : prompt.ask(sample.id));
   }
   batch.frames = make_rows(context, lengths, ids);

@@ -1,3 +1,4 @@
+#include <chorus/apps/init_from.h>
 #include <chorus/apps/run_lock.h>
 #include <chorus/apps/trainer.h>
 #include <chorus/apps/training_state.h>
@@ -41,11 +42,12 @@ MemoryOptions memory_options(const RunConfig& config) {
   return options;
 }
 
-/// Entries with known durations; those whose sound file can't be opened are told to `say`.
-std::vector<ManifestEntry> read_entries(const std::filesystem::path& manifest,
+/// Entries with known durations; those whose sound file can't be opened are told to `say`. Text is taken as it is.
+std::vector<ManifestEntry> read_entries(const std::filesystem::path& manifest, Content content,
                                         const std::function<void(const std::string&)>& say) {
   std::vector<ManifestEntry> entries;
-  auto all = read_manifest(manifest);
+  auto all = read_manifest(manifest, {}, content);
+  if (content == Content::text) entries.swap(all);
   for (auto& entry : all) {
     try {
       fill_durations(std::span(&entry, 1));
@@ -96,11 +98,11 @@ class Trainer {
         threads_(config.trainer.threads > 0 ? config.trainer.threads : compute_threads()),
         context_(memory_options(config)),
         train_digest_(file_digest(config.data.train)),
-        entries_(read_entries(config.data.train, hooks.message)),
+        entries_(read_entries(config.data.train, config.content(), hooks.message)),
         inputs_(open_inputs(config, entries_)),
         frontend_(config.features, inputs_.statistics),
-        prompt_(config.prompt, inputs_.tokenizer) {
-    if (!config.data.validation.empty()) validation_ = read_entries(config.data.validation, hooks.message);
+        prompt_(config.prompt, inputs_.tokenizer, config.model.perception) {
+    if (!config.data.validation.empty()) validation_ = read_entries(config.data.validation, config.content(), hooks.message);
     check_phases();
     context_.trace.sum(true);
     context_.trace.record(config.trainer.trace);
@@ -144,7 +146,7 @@ class Trainer {
     all = paths;
     for_each_buffer(declared, [&](const std::string& path, const Buffer&) { all.push_back(path); });
     const SampleMaker maker(entries_, frontend_, inputs_.tokenizer,
-                            {.seed = 0, .training = false, .spec_augment = {}, .cache_bytes = 0});
+                            {.seed = 0, .training = false, .content = config_.content(), .spec_augment = {}, .cache_bytes = 0});
     for (std::size_t i = 0; i < config_.phases.size(); ++i) {
       const PhaseConfig& phase = config_.phases[i];
       const std::string key = "phases[" + std::to_string(i) + "].";
@@ -159,8 +161,10 @@ class Trainer {
   }
 
   BatchPlanner planner(const PhaseConfig& phase, const SampleMaker& maker) const {
+    std::function<std::int64_t(std::int64_t)> frames;
+    if (config_.model.perception) frames = [this](std::int64_t n) { return frontend_.frames(n); };
     return BatchPlanner(phase.batches.value_or(config_.batches), maker.utterances(), config_.trainer.seed,
-                        config_.features.sample_rate, [this](std::int64_t n) { return frontend_.frames(n); });
+                        config_.features.sample_rate, frames);
   }
   std::filesystem::path checkpoints() const { return config_.trainer.output_dir / "checkpoints"; }
   void say(const std::string& text) const {
@@ -181,6 +185,7 @@ class Trainer {
     const PhaseConfig& phase = *phase_.config;
     SampleOptions options{.seed = config_.trainer.seed,
                           .training = true,
+                          .content = config_.content(),
                           .spec_augment = phase.spec_augment.value_or(config_.spec_augment),
                           .cache_bytes = static_cast<std::size_t>(config_.data.cache_gigabytes * 1e9)};
     phase_.maker = std::make_unique<SampleMaker>(entries_, frontend_, inputs_.tokenizer, options);
@@ -213,6 +218,7 @@ class Trainer {
               " is intact; remove them to start again from the first step");
       progress_.train_digest = train_digest_;
       phase_ = make_phase();
+      init_from_runs(config_, inputs_, *phase_.built, [this](const std::string& line) { say(line); });
     }
     announce();
     if (progress_.phase_step < phase_.config->steps) start_loader();

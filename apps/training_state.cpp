@@ -65,6 +65,12 @@ std::vector<std::pair<std::string, Tensor>> named_tensors(const BuiltSalm& built
   return out;
 }
 
+std::string parameter_path(std::string name) {
+  name.erase(0, name.find('/') + 1);
+  std::replace(name.begin(), name.end(), '/', '.');
+  return name;
+}
+
 std::string weight_hash(const BuiltSalm& built) {
   Hasher hasher;
   for (const auto& [path, tensor] : named_weights(built)) hasher.update(tensor.data(), tensor.bytes());
@@ -74,17 +80,12 @@ std::string weight_hash(const BuiltSalm& built) {
 std::size_t keep_parameters(const BuiltSalm& before, BuiltSalm& now, const std::vector<std::string>& keep) {
   std::map<std::string, Tensor> old;
   for (const auto& [name, tensor] : named_weights(before)) old.emplace(name, tensor);
-  const auto path_of = [](std::string name) {  // "model/llm/norm/weight" -> "llm.norm.weight"
-    name.erase(0, name.find('/') + 1);
-    std::replace(name.begin(), name.end(), '/', '.');
-    return name;
-  };
   std::vector<std::string> paths;
-  for (const auto& [name, tensor] : named_weights(now)) paths.push_back(path_of(name));
+  for (const auto& [name, tensor] : named_weights(now)) paths.push_back(parameter_path(name));
   const PathPatterns patterns("keep", keep, paths);
   std::size_t kept = 0;
   for (const auto& [name, tensor] : named_weights(now)) {
-    if (!patterns.match(path_of(name))) continue;
+    if (!patterns.match(parameter_path(name))) continue;
     const Tensor& source = old.at(name);
     // A parameter that changes between frozen and trained may change between the compute type and its wider master.
     dispatch_floating(source.dtype(), "keep", [&]<class From>() {

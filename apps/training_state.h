@@ -27,6 +27,9 @@ std::vector<std::pair<std::string, Tensor>> named_tensors(const BuiltSalm& built
 /// The model's part of them.
 std::vector<std::pair<std::string, Tensor>> named_weights(const BuiltSalm& built);
 
+/// "model/llm/norm/weight" -> "llm.norm.weight".
+std::string parameter_path(std::string checkpoint_name);
+
 /// XXH3-128 of all weights in order of declaration.
 std::string weight_hash(const BuiltSalm& built);
 

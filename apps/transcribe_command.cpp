@@ -16,6 +16,7 @@ LoadedRun open_run(const std::filesystem::path& folder, int threads) {
 
 int run_transcribe(const TranscribeOptions& options) {
   const LoadedRun run = open_run(options.run, options.threads);
+  require(run.config.model.perception, "transcribe", "the model of ", options.run.string(), " reads text only");
   int failures = 0;
   for (const auto& file : options.files) {
     // File by file: one that can't be read costs nobody else's transcript.
@@ -41,15 +42,28 @@ void print_score(const std::string& label, const TextScore& score) {
               static_cast<long long>(score.words.reference));
 }
 
+void print_text_evaluation(const EvaluateOptions& options, std::size_t texts, std::int64_t step, const Evaluation& e) {
+  std::printf("%s: %zu texts, %lld tokens, %lld bytes, checkpoint of step %lld\n", options.manifest.c_str(), texts,
+              static_cast<long long>(e.labels), static_cast<long long>(e.text_bytes), static_cast<long long>(step));
+  const char* prefix = options.figure_prefix.c_str();
+  std::printf("figure %s_loss %.4f nats\nfigure %s_perplexity %.2f per_token\nfigure %s_bits_per_byte %.4f bits\n", prefix,
+              e.llm_loss, prefix, e.perplexity(), prefix, e.bits_per_byte());
+}
+
 }  // namespace
 
 int run_evaluate(const EvaluateOptions& options) {
   const LoadedRun run = open_run(options.run, options.threads);
-  auto entries = read_manifest(options.manifest);
+  auto entries = read_manifest(options.manifest, {}, run.config.content());
   const Corpus corpus = run.transcriber->corpus(entries);
   for (const auto& line : corpus.dropped) std::fprintf(stderr, "dropped: %s\n", line.c_str());
   require(!corpus.recordings.empty(), "evaluate", options.manifest.string(), " has no recording that can be used");
   const Evaluation evaluation = run.transcriber->evaluate(corpus.recordings);
+  if (!run.config.model.perception) {
+    require(!options.controls && options.table == 0, "evaluate", "--controls and --table need a model that listens");
+    print_text_evaluation(options, corpus.recordings.size(), run.step, evaluation);
+    return 0;
+  }
   const bool llm = run.built->model.llm.has_value(), ctc = run.built->model.ctc_head.has_value();
   std::printf("%s: %zu recordings, checkpoint of step %lld\n", options.manifest.c_str(), corpus.recordings.size(),
               static_cast<long long>(run.step));

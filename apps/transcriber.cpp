@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 
 namespace chorus {
@@ -30,14 +31,21 @@ std::vector<double> mean_best_log_p(const Tensor& logits, const Rows& rows) {
   return means;
 }
 
+constexpr std::size_t text_bytes_per_batch = 8192;  // some 2,000 tokens
+
 }  // namespace
+
+double Evaluation::perplexity() const { return std::exp(llm_loss); }
+double Evaluation::bits_per_byte() const {
+  return llm_loss * static_cast<double>(labels) / static_cast<double>(text_bytes) / std::numbers::ln2;
+}
 
 Transcriber::Transcriber(Context& context, const Salm& model, const RunConfig& config, const RunInputs& inputs)
     : context_(context),
       model_(model),
       config_(config),
       inputs_(inputs),
-      prompt_(config.prompt, inputs.tokenizer),
+      prompt_(config.prompt, inputs.tokenizer, config.model.perception),
       frontend_(config.features, inputs.statistics) {}
 
 std::vector<float> Transcriber::features(std::span<const float> samples) const { return frontend_(samples); }
@@ -54,7 +62,10 @@ Corpus Transcriber::corpus(std::span<const ManifestEntry> entries) const {
   for (const auto& entry : entries) {
     try {
       require(!entry.text.empty(), "corpus", "has no reference text");
-      out.recordings.push_back(recording(entry));
+      if (model_.encoder)
+        out.recordings.push_back(recording(entry));
+      else
+        out.recordings.push_back({.name = entry.id, .features = {}, .seconds = 0, .text = entry.text});
     } catch (const Error& error) {
       out.dropped.push_back(entry.audio.string() + ": " + error.what());
     }
@@ -67,14 +78,14 @@ void Transcriber::for_each_batch(
     const std::function<void(std::span<const std::size_t>, std::span<const SpeechSample>)>& use) const {
   std::vector<std::size_t> order(recordings.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](auto a, auto b) { return recordings[a].features.size() < recordings[b].features.size(); });
+  const auto size = [&](std::size_t i) { return model_.encoder ? recordings[i].features.size() : recordings[i].text.size(); };
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return size(a) < size(b); });
   std::vector<std::vector<std::int32_t>> texts(recordings.size());
   for (std::size_t begin = 0; begin < order.size();) {
     std::size_t end = begin, values = 0;
-    const auto budget = frames_per_batch * static_cast<std::size_t>(config_.features.mels);
-    while (end < order.size() && (end == begin || values + recordings[order[end]].features.size() <= budget))
-      values += recordings[order[end++]].features.size();
+    const auto budget =
+        model_.encoder ? frames_per_batch * static_cast<std::size_t>(config_.features.mels) : text_bytes_per_batch;
+    while (end < order.size() && (end == begin || values + size(order[end]) <= budget)) values += size(order[end++]);
     std::vector<SpeechSample> samples;
     for (std::size_t i = begin; i < end; ++i) {
       const auto& r = recordings[order[i]];
@@ -164,7 +175,9 @@ Evaluation Transcriber::evaluate(std::span<const Recording> recordings) const {
         loss_counts(static_cast<std::int64_t>(r.features.size()) / mels, inputs_.tokenizer.encode(r.text), config_, prompt_);
     counts.labels += own.labels;
     counts.ctc_targets += own.ctc_targets;
+    out.text_bytes += static_cast<std::int64_t>(r.text.size());
   }
+  out.labels = counts.labels;
   const SalmLossOptions options{.counts = counts,
                                 .llm_weight = model_.llm ? 1.0 : 0.0,
                                 .ctc_weight = model_.ctc_head ? 1.0 : 0.0,
@@ -177,6 +190,7 @@ Evaluation Transcriber::evaluate(std::span<const Recording> recordings) const {
                    out.llm_loss += loss.llm;
                    out.ctc_loss += loss.ctc;
                  });
+  if (!model_.encoder) return out;  // nothing to transcribe
   out.transcripts = transcribe(recordings);
   for (std::size_t i = 0; i < recordings.size(); ++i) {
     if (model_.llm) out.llm.add(recordings[i].text, out.transcripts[i].text);

@@ -41,9 +41,13 @@ struct Corpus {
 };
 
 struct Evaluation {
-  double llm_loss = 0, ctc_loss = 0;    ///< means over all labels of the corpus, without smoothing
-  TextScore llm, ctc;                   ///< without any reference for a part that the model lacks
-  std::vector<Transcript> transcripts;  ///< in the order of the recordings
+  double llm_loss = 0, ctc_loss = 0;        ///< means over all labels of the corpus, without smoothing
+  std::int64_t labels = 0, text_bytes = 0;  ///< trained tokens and bytes of the texts: what the llm_loss is a mean over
+  TextScore llm, ctc;                       ///< without any reference for a part that the model lacks
+  std::vector<Transcript> transcripts;      ///< in the order of the recordings; none without perception
+
+  double perplexity() const;     ///< of the decoder, per token
+  double bits_per_byte() const;  ///< of the decoder, ends of texts included: independent of the tokenizer
 };
 
 /// Uses a model that lives elsewhere; evaluation mode throughout.

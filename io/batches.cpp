@@ -59,6 +59,9 @@ BatchPlanner::BatchPlanner(BatchConfig config, std::vector<Utterance> utterances
       frames_(std::move(frames)) {
   const BatchConfig& c = config_;
   require(c.sizes() == 1, "BatchPlanner", c.sizes_text());
+  require(frames_ || !c.needs_sound(), "BatchPlanner", "text has no sound to measure or join: batch_frames ", c.batch_frames,
+          ", batch_seconds ", c.batch_seconds, ", concat_probability ", c.concat_probability, ", min_seconds ", c.min_seconds,
+          ", max_tokens_per_second ", c.max_tokens_per_second, "; all must be 0");
   require(!c.speed_factors.empty(), "BatchPlanner", "speed_factors is empty");
   for (const double factor : c.speed_factors) require(factor > 0, "BatchPlanner", "speed factor ", factor, " must be positive");
   const double fastest = *std::max_element(c.speed_factors.begin(), c.speed_factors.end());
@@ -71,7 +74,7 @@ BatchPlanner::BatchPlanner(BatchConfig config, std::vector<Utterance> utterances
     };
     if (u.seconds < c.min_seconds)
       leave_out(drops_.too_short, u.seconds, " s are less than min_seconds = ", c.min_seconds);
-    else if (planned_frames({entry, fastest}) < c.min_frames)
+    else if (frames_ && planned_frames({entry, fastest}) < c.min_frames)
       leave_out(drops_.too_short, u.seconds, " s at speed ", fastest, " give ", planned_frames({entry, fastest}),
                 " feature frames, less than min_frames = ", c.min_frames);
     else if (c.max_seconds > 0 && u.seconds > c.max_seconds)
@@ -92,6 +95,7 @@ BatchPlanner::BatchPlanner(BatchConfig config, std::vector<Utterance> utterances
 }
 
 std::int64_t BatchPlanner::planned_frames(const Part& part) const {
+  if (!frames_) return 0;
   const auto samples = std::llround(utterances_[part.entry].seconds * sample_rate_);
   return frames_(static_cast<std::int64_t>(static_cast<double>(samples) / part.speed));
 }
@@ -136,7 +140,7 @@ EpochPlan BatchPlanner::epoch(std::int64_t number) const {
   std::vector<std::pair<double, std::size_t>> order;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const double u = config_.shuffle ? RandomStream(key, static_cast<std::uint64_t>(all[i].id)).uniform() : 0;
-    order.emplace_back(static_cast<double>(all[i].frames) * (1 + config_.length_jitter * u), i);
+    order.emplace_back(static_cast<double>(frames_ ? all[i].frames : all[i].tokens) * (1 + config_.length_jitter * u), i);
   }
   std::sort(order.begin(), order.end());
 

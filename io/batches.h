@@ -29,6 +29,10 @@ struct BatchConfig {
   std::int64_t min_frames = 2;
   double max_tokens_per_second = 0, max_unknown_fraction = 0.05;
 
+  /// Whether a key that is set speaks of sound, which text doesn't have.
+  bool needs_sound() const {
+    return batch_frames > 0 || batch_seconds > 0 || concat_probability > 0 || min_seconds > 0 || max_tokens_per_second > 0;
+  }
   template <class V>
   void fields(V&& v) {
     v("global_batch_size", global_batch_size, "samples of a step; give one of the four sizes", at_least(0));
@@ -112,8 +116,9 @@ struct EpochPlan {
 
 class BatchPlanner {
  public:
-  /// `frames` gives the feature frames of so many samples at `sample_rate` (Frontend::frames).
-  /// Errors: not exactly one batch size, a speed that is not positive, no usable utterance (with the reasons).
+  /// `frames` gives the feature frames of so many samples at `sample_rate` (Frontend::frames); none: the utterances are text
+  /// without sound, batched by their tokens. Errors: not exactly one batch size or one that text doesn't have, a speed that
+  /// is not positive, no usable utterance (with the reasons).
   BatchPlanner(BatchConfig config, std::vector<Utterance> utterances, std::uint64_t seed, int sample_rate,
                std::function<std::int64_t(std::int64_t)> frames);
   /// Every usable utterance is in exactly one sample. O(n log n).

@@ -72,7 +72,8 @@ std::string reason(const json::exception& error) {
 }
 
 /// Nothing for lines to skip.
-std::optional<ManifestEntry> read_line(const std::string& raw, const std::string& where, const std::filesystem::path& folder) {
+std::optional<ManifestEntry> read_line(const std::string& raw, const std::string& where, const std::filesystem::path& folder,
+                                       Content content) {
   if (raw.find_first_not_of(" \t\r") == raw.npos) return {};
   const std::size_t bad = first_bad_utf8(raw);
   if (bad != raw.npos)
@@ -91,12 +92,15 @@ std::optional<ManifestEntry> read_line(const std::string& raw, const std::string
     if (skip->is_boolean() ? skip->get<bool>() : skip->get<double>() != 0) return {};
   }
   ManifestEntry entry;
-  entry.audio = line.text("audio_filepath", true);
-  line.check(!entry.audio.empty(), "field 'audio_filepath' is empty");
-  if (entry.audio.is_relative()) entry.audio = folder / entry.audio;
+  if (content == Content::speech) {
+    entry.audio = line.text("audio_filepath", true);
+    line.check(!entry.audio.empty(), "field 'audio_filepath' is empty");
+    if (entry.audio.is_relative()) entry.audio = folder / entry.audio;
+  }
   entry.text = line.text("text", true);
   entry.lang = line.text("lang", false);
   entry.id = line.text("id", false);
+  if (content == Content::text) return entry;
   entry.offset = line.number_or("offset", 0);
   entry.duration = line.number_or("duration", -1);
   line.check(entry.offset >= 0, "field 'offset' is ", entry.offset, ", expected seconds >= 0");
@@ -120,7 +124,7 @@ std::string place(const ManifestEntry& entry) {
   return entry.manifest ? *entry.manifest + ':' + std::to_string(entry.line) : entry.audio.string();
 }
 
-std::vector<ManifestEntry> read_manifest(const std::filesystem::path& file, const BadLine& report) {
+std::vector<ManifestEntry> read_manifest(const std::filesystem::path& file, const BadLine& report, Content content) {
   require(!std::filesystem::is_directory(file), "read_manifest", file.string(), " is a folder, expected a file of JSON lines");
   std::ifstream in(file, std::ios::binary);
   if (!in.good()) fail_errno("read_manifest", "open", file);
@@ -134,7 +138,7 @@ std::vector<ManifestEntry> read_manifest(const std::filesystem::path& file, cons
     const std::string raw(buffer.data(), static_cast<std::size_t>(in.gcount()) - (in.eof() ? 0 : 1));
     if (number == 1) check_start(file, raw);
     try {
-      auto entry = read_line(raw, *name + ':' + std::to_string(number), file.parent_path());
+      auto entry = read_line(raw, *name + ':' + std::to_string(number), file.parent_path(), content);
       if (!entry) continue;
       entry->line = number;
       entry->manifest = name;
@@ -157,7 +161,7 @@ void write_manifest(const std::filesystem::path& file, std::span<const ManifestE
   require(out.good(), "write_manifest", "cannot write ", file);
   for (const ManifestEntry& entry : entries) {
     nlohmann::ordered_json object;
-    object["audio_filepath"] = entry.audio.string();
+    if (!entry.audio.empty()) object["audio_filepath"] = entry.audio.string();
     if (entry.offset != 0) object["offset"] = entry.offset;
     if (entry.duration >= 0) object["duration"] = entry.duration;
     object["text"] = entry.text;

@@ -1,4 +1,4 @@
-// Manifests of speech corpora: NeMo's JSON lines.
+// Manifests of speech and text corpora: NeMo's JSON lines.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -9,6 +9,9 @@
 #include <vector>
 
 namespace chorus {
+
+/// What a manifest is read for.
+enum class Content { speech, text };
 
 /// One line: {"audio_filepath": ..., "text": ..., "duration": ..., "offset": ..., "lang": ..., "id": ...}.
 struct ManifestEntry {
@@ -31,10 +34,12 @@ using BadLine = std::function<void(const std::string& problem)>;
 /// lines with "_skipme": true and blank lines are skipped. Bad lines (broken UTF-8, no JSON object, audio_filepath or text
 /// missing, a field of the wrong type, a negative offset, a duration that is not positive) are told to `report` and left out;
 /// without `report`, one error lists the first twenty. Errors in any case: a file that can't be read, a folder, a file in
-/// UTF-16 or compressed, a line of more than a mebibyte.
-std::vector<ManifestEntry> read_manifest(const std::filesystem::path& file, const BadLine& report = {});
+/// UTF-16 or compressed, a line of more than a mebibyte. Content::text needs no audio_filepath and leaves the sound of lines
+/// that have one aside.
+std::vector<ManifestEntry> read_manifest(const std::filesystem::path& file, const BadLine& report = {},
+                                         Content content = Content::speech);
 
-/// Writes audio paths as they are; offset and duration only where set.
+/// Writes audio paths as they are; they, offset and duration only where set.
 void write_manifest(const std::filesystem::path& file, std::span<const ManifestEntry> entries);
 
 /// Gives entries without a duration the one that their sound file's header says.

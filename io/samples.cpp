@@ -39,7 +39,8 @@ SampleMaker::SampleMaker(std::vector<ManifestEntry> entries, const Frontend& fro
       options_(std::move(options)),
       cache_(std::make_unique<Cache>()) {
   for (std::size_t i = 0; i < entries_.size(); ++i)
-    require(entries_[i].duration > 0, "SampleMaker", "entry ", i, " (", entries_[i].audio, ") has no duration");
+    require(entries_[i].duration > 0 || options_.content == Content::text, "SampleMaker", "entry ", i, " (", entries_[i].audio,
+            ") has no duration");
   cache_->limit = options_.cache_bytes;
 }
 SampleMaker::~SampleMaker() = default;
@@ -55,7 +56,7 @@ std::vector<Utterance> SampleMaker::utterances() const {
   for (const ManifestEntry& e : entries_) {
     const int language = languages.emplace(e.lang, static_cast<int>(languages.size())).first->second;
     const std::vector<int> tokens = tokenizer_.encode(e.text);
-    out.push_back({.seconds = e.duration,
+    out.push_back({.seconds = options_.content == Content::text ? 0 : e.duration,
                    .tokens = static_cast<std::int64_t>(tokens.size()),
                    .language = language,
                    .unknown = std::count(tokens.begin(), tokens.end(), tokenizer_.unk())});
@@ -84,6 +85,11 @@ Floats SampleMaker::log_mel(const Part& part, std::int64_t epoch) const {
 
 SampleData SampleMaker::operator()(const Sample& sample, std::int64_t epoch) const {
   SampleData out{.id = sample.id, .features = {}, .tokens = {}, .text = {}};
+  if (options_.content == Content::text) {
+    out.text = entries_.at(static_cast<std::size_t>(sample.id)).text;
+    out.tokens = tokenizer_.encode(out.text);
+    return out;
+  }
   for (const Part& part : sample.parts) {
     const Floats features = log_mel(part, epoch);
     out.features.insert(out.features.end(), features->begin(), features->end());

@@ -26,7 +26,8 @@ struct SampleData {
 
 struct SampleOptions {
   std::uint64_t seed = 0;
-  bool training = true;  ///< whether dither and SpecAugment are applied
+  bool training = true;               ///< whether dither and SpecAugment are applied
+  Content content = Content::speech;  ///< text: samples have no frames, and no sound is read
   SpecAugmentConfig spec_augment;
   std::size_t cache_bytes = std::size_t{1} << 30;  ///< of decoded sound or its log-mels kept in memory
 };
@@ -35,7 +36,7 @@ struct SampleOptions {
 /// normalised together. Thread-safe. The result depends on (options, sample, epoch) only.
 class SampleMaker {
  public:
-  /// Takes entries whose durations are known. `frontend` and `tokenizer` must outlive it.
+  /// Takes entries whose durations are known, unless they are text. `frontend` and `tokenizer` must outlive it.
   SampleMaker(std::vector<ManifestEntry> entries, const Frontend& frontend, const Tokenizer& tokenizer, SampleOptions options);
   ~SampleMaker();
   SampleMaker(const SampleMaker&) = delete;

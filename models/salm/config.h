@@ -9,6 +9,7 @@ namespace chorus {
 struct SalmConfig {
   ConformerConfig encoder;
   LlmConfig llm;
+  bool perception = true;                     ///< false: the decoder alone, trained on text
   bool decoder = true;                        ///< false: the encoder with its CTC head alone
   std::string modality_adapter = "identity";  ///< or "conformer": more conformer layers before the projection
   int adapter_layers = 2;
@@ -21,6 +22,7 @@ struct SalmConfig {
 
   template <class V>
   void fields(V&& v) {
+    v("perception", perception, "false: the decoder alone, trained on text");
     v("decoder", decoder, "false: the encoder with its CTC head alone");
     v("modality_adapter", modality_adapter, "between encoder and projection", one_of("identity", "conformer"));
     v("adapter_layers", adapter_layers, "blocks of a conformer adapter", between(1, 1000));
@@ -37,7 +39,9 @@ struct SalmConfig {
   }
   template <class Check>
   void rules(Check&& check) const {
-    check(decoder || ctc_head, "decoder", "without a decoder there must be a ctc_head");
+    check(perception || decoder, "perception", "and decoder are both false: nothing to train");
+    check(perception || !ctc_head, "ctc_head", "sits on the encoder, which perception = false leaves out");
+    check(decoder || ctc_head || !perception, "decoder", "without a decoder there must be a ctc_head");
     check(ctc_head || !ctc_compressor, "ctc_compressor", "needs ctc_head = true");
     check(ctc_head || !ctc_posteriors, "ctc_posteriors", "needs ctc_head = true");
   }

@@ -10,6 +10,7 @@ namespace {
 
 std::vector<std::int64_t> lengths_of(const Rows& rows) {
   std::vector<std::int64_t> lengths;
+  if (!rows.ids) return lengths;
   for (std::int64_t s = 0; s < rows.sequences(); ++s) lengths.push_back(rows.length(s));
   return lengths;
 }
@@ -43,13 +44,20 @@ std::int64_t feasible_ctc_targets(std::int64_t frames, const std::vector<std::in
                                                                                     : 0;
 }
 
-Salm::Salm(const SalmConfig& config, std::int64_t ctc_classes) : config(config), encoder(config.encoder) {
+Salm::Salm(const SalmConfig& config, std::int64_t ctc_classes) : config(config) {
   const std::int64_t d = config.encoder.d_model;
   require(config.ctc_head || config.decoder, "salm", "neither ctc_head nor decoder: nothing to train");
+  require(config.perception || (config.decoder && !config.ctc_head), "salm",
+          "without perception there must be a decoder and no ctc_head");
   require(config.ctc_head || !(config.ctc_compressor || config.ctc_posteriors), "salm",
           "ctc_compressor and ctc_posteriors need ctc_head");
   require(config.modality_adapter == "identity" || config.modality_adapter == "conformer", "salm", "modality_adapter '",
           config.modality_adapter, "'; identity and conformer are there");
+  if (!config.perception) {
+    llm.emplace(config.llm);
+    return;
+  }
+  encoder.emplace(config.encoder);
   if (config.ctc_head) ctc_head.emplace(d, ctc_classes);
   if (!config.decoder) return;
   if (config.modality_adapter == "conformer")
@@ -60,12 +68,14 @@ Salm::Salm(const SalmConfig& config, std::int64_t ctc_classes) : config(config),
 }
 
 Salm::Heard Salm::hear(const Tensor& features, const Rows& frames, const Pass& pass) const {
-  Heard heard{encoder(features, frames, pass), {}};
+  if (!encoder) return {};
+  Heard heard{(*encoder)(features, frames, pass), {}};
   if (ctc_head) heard.ctc_logits = (*ctc_head)(heard.encoded.x);
   return heard;
 }
 
 EncodedRows Salm::bridge(const Heard& heard, const Pass& pass) const {
+  if (!encoder) return {};
   auto [x, rows] = heard.encoded;
   if (!adapter.empty()) {
     Tensor encoding;
@@ -85,7 +95,8 @@ EncodedRows Salm::bridge(const Heard& heard, const Pass& pass) const {
 }
 
 Tensor Salm::embed(const Splice& spliced, const Tensor& audio, const Tensor& token_ids) const {
-  return gather_rows(concat_rows(llm->embedding(token_ids), audio), spliced.index);
+  const Tensor text = llm->embedding(token_ids);
+  return audio ? gather_rows(concat_rows(text, audio), spliced.index) : text;  // text alone lies in order already
 }
 
 SalmLoss Salm::loss(const SalmBatch& batch, const SalmLossOptions& options, const Pass& pass) const {

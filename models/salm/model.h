@@ -7,7 +7,8 @@
 
 namespace chorus {
 
-/// One microbatch: audios packed end to end, and conversations whose tags refer to them in order.
+/// One microbatch: audios packed end to end, and conversations whose tags refer to them in order. Of text alone: features
+/// [0, mels], no sequence of frames and no tags.
 struct SalmBatch {
   Tensor features;                                     ///< [frames, mels] in the model's type
   Rows frames;                                         ///< one sequence per audio
@@ -46,7 +47,7 @@ struct Salm {
   /// `ctc_classes` counts the blank.
   Salm(const SalmConfig& config, std::int64_t ctc_classes);
   SalmConfig config;
-  Conformer encoder;
+  std::optional<Conformer> encoder;  ///< absent without perception, and with it the bridge
   std::optional<Linear> ctc_head;
   std::vector<ConformerLayer> adapter;
   std::optional<Linear> projection;
