@@ -14,13 +14,43 @@ void add_train_command(CLI::App& app, int& status) {
   command->callback([options, &status] { status = run_train(*options); });
 }
 
+namespace {
+
+void add_hearing_options(CLI::App& command, HearingOptions& hearing) {
+  command.add_option("--chunk-seconds,--encoder_chunk_size_seconds", hearing.chunk_seconds,
+                     "Cut recordings in chunks of so much, each heard alone; 0: not at all; otherwise as the model says");
+  command.add_option("--tail-seconds", hearing.tail_seconds, "A shorter tail joins the chunk before it")->capture_default_str();
+  command
+      .add_option("--quiet-seconds", hearing.quiet_seconds,
+                  "Cut at the quietest place of so much at the end of a chunk; 0: at its end")
+      ->capture_default_str();
+  command.add_option("--max-seconds", hearing.max_seconds, "Longest recording that is heard without cutting")
+      ->capture_default_str();
+  command.add_option("--batch-seconds", hearing.batch_seconds,
+                     "Sound that is heard together, 60 unless given; 0: each chunk as soon as it is there, as from pipes");
+}
+
+}  // namespace
+
 void add_transcribe_command(CLI::App& app, int& status) {
-  auto* command = app.add_subcommand("transcribe", "Transcribe sound files with the newest checkpoint of a run");
+  auto* command = app.add_subcommand("transcribe", "Transcribe recordings of any length with the newest checkpoint of a run");
   auto options = std::make_shared<TranscribeOptions>();
   command->add_option("--run", options->run, "Folder of the run")->required();
-  command->add_option("files", options->files, "Sound files")->required();
-  command->add_option("--threads", options->threads, "0: the cores of the machine");
+  command->add_option("inputs", options->inputs, "Sound files, folders of them, @lists of them, or - for standard input");
+  command->add_option("--manifest", options->manifest, "NeMo manifest of recordings, with or without text");
+  command->add_option("--format", options->format, "text, json, jsonl, srt or vtt")
+      ->check(CLI::IsMember({"text", "json", "jsonl", "srt", "vtt"}));
+  command->add_option("--output", options->output, "File that appears when all is done, instead of standard output");
+  command->add_option("--output-dir", options->output_dir, "Folder for one file per recording, named after it");
+  command->add_option("--output-manifest", options->output_manifest, "NeMo manifest with pred_text beside what was there");
   command->add_flag("--ctc", options->ctc, "Use the CTC head instead of the decoder");
+  command->add_flag("--word-times", options->word_times, "When each word is heard (json, jsonl, srt, vtt), by the CTC head");
+  command->add_option("--raw", options->raw, "Standard input has samples without header: s16le or f32le")
+      ->check(CLI::IsMember({"s16le", "f32le"}));
+  command->add_option("--sample-rate", options->sample_rate, "Hz, with --raw");
+  command->add_option("--channels", options->channels, "with --raw");
+  add_hearing_options(*command, options->hearing);
+  command->add_option("--threads", options->threads, "0: the cores of the machine");
   command->callback([options, &status] { status = run_transcribe(*options); });
 }
 
@@ -33,6 +63,9 @@ void add_evaluate_command(CLI::App& app, int& status) {
   command->add_flag("--controls", options->controls, "Also let it hear other recordings and silence");
   command->add_option("--table", options->table, "Print so many references and transcripts");
   command->add_option("--figure", options->figure_prefix, "Prefix of the figure lines");
+  command->add_option("--output-manifest", options->output_manifest, "NeMo manifest with pred_text beside what was there");
+  command->add_option("--json", options->json, "File for the figures as a JSON object");
+  add_hearing_options(*command, options->hearing);
   command->callback([options, &status] { status = run_evaluate(*options); });
 }
 

@@ -3,6 +3,7 @@
 #include <chorus/io/text_corpus.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,22 @@ struct TrainOptions {
 };
 int run_train(const TrainOptions& options);
 
+/// How recordings are cut and heard; see CutOptions and TranscriptionOptions.
+struct HearingOptions {
+  std::optional<double> chunk_seconds, batch_seconds;
+  double tail_seconds = 0.5, quiet_seconds = 0, max_seconds = 300;
+};
+
 struct TranscribeOptions {
   std::filesystem::path run;
-  std::vector<std::filesystem::path> files;
-  bool ctc = false;
+  std::vector<std::string> inputs;  ///< files, folders, @lists, "-"
+  std::filesystem::path manifest;
+  std::string format = "text";
+  std::filesystem::path output, output_dir, output_manifest;  ///< empty: standard output, none
+  bool ctc = false, word_times = false;
+  std::string raw;  ///< encoding of samples without a header on standard input
+  int sample_rate = 0, channels = 1;
+  HearingOptions hearing;
   int threads = 0;  ///< 0: the cores of the machine
 };
 int run_transcribe(const TranscribeOptions& options);
@@ -30,6 +43,8 @@ struct EvaluateOptions {
   std::string figure_prefix = "evaluate";
   bool controls = false;
   int table = 0, threads = 0;
+  HearingOptions hearing;
+  std::filesystem::path output_manifest, json;  ///< empty: none
 };
 int run_evaluate(const EvaluateOptions& options);
 

@@ -1,103 +1,142 @@
 #include <chorus/apps/commands.h>
-#include <chorus/apps/console.h>
-#include <chorus/core/cpu.h>
-#include <chorus/io/manifest.h>
-#include <omp.h>
+#include <chorus/apps/open_run.h>
+#include <chorus/apps/transcript_input.h>
+#include <chorus/apps/transcript_writer.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <map>
 
 namespace chorus {
 namespace {
 
-LoadedRun open_run(const std::filesystem::path& folder, int threads) {
-  omp_set_num_threads(threads > 0 ? threads : compute_threads());
-  return load_run(folder, [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
+void put_on_standard_output(std::string_view text) {
+  const bool all = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  require(all && std::fflush(stdout) == 0, "transcribe", "standard output can't be written: ", std::strerror(errno));
+}
+
+/// Where transcripts go as they come: one writer for all recordings, or one per recording.
+class Output {
+ public:
+  Output(const TranscribeOptions& options, const std::vector<TranscriptSource>& sources)
+      : options_(options), sources_(sources) {
+    if (options.output_dir.empty()) {
+      writer_ = make_writer(options.format, options.word_times, [this](std::string_view text) { put(text); });
+      return;
+    }
+    std::map<std::filesystem::path, std::string> taken;
+    for (const auto& source : sources) {
+      const auto [other, free] = taken.emplace(file_of(source), source.name());
+      require(free, "transcribe", "--output-dir: ", source.name(), " and ", other->second, " would both be written to ",
+              other->first);
+    }
+  }
+
+  void segment(std::size_t job, const WrittenSegment& segment) {
+    begin(job);
+    writer_->segment(segment);
+    if (!segment.text.empty()) text_ += (text_.empty() ? "" : " ") + segment.text;
+  }
+  void end(std::size_t job, double seconds, const std::string& problem) {
+    begin(job);
+    writer_->end(seconds, problem);
+    if (!options_.output_manifest.empty()) manifest_ += output_line(sources_[job], seconds, text_, problem);
+    text_.clear();
+    begun_ = false;
+    if (options_.output_dir.empty()) return;
+    writer_->finish();
+    write_file_atomically(file_of(sources_[job]), kept_);
+    kept_.clear();
+  }
+  void finish() {
+    if (options_.output_dir.empty()) writer_->finish();
+    if (!options_.output.empty()) write_file_atomically(options_.output, kept_);
+    if (!options_.output_manifest.empty()) write_file_atomically(options_.output_manifest, manifest_);
+  }
+
+ private:
+  std::filesystem::path file_of(const TranscriptSource& source) const {
+    const std::string stem = source.from_pipe ? "stdin" : source.entry.audio.stem().string();
+    return options_.output_dir / (stem + '.' + (options_.format == "text" ? "txt" : options_.format));
+  }
+  void begin(std::size_t job) {
+    if (begun_) return;
+    begun_ = true;
+    if (!options_.output_dir.empty())
+      writer_ = make_writer(options_.format, options_.word_times, [this](std::string_view text) { put(text); });
+    writer_->recording(sources_[job].name());
+  }
+  void put(std::string_view text) {
+    if (options_.output.empty() && options_.output_dir.empty())
+      put_on_standard_output(text);
+    else
+      kept_ += text;
+  }
+
+  const TranscribeOptions& options_;
+  const std::vector<TranscriptSource>& sources_;
+  std::unique_ptr<TranscriptWriter> writer_;
+  std::string kept_, manifest_, text_;
+  bool begun_ = false;
+};
+
+std::vector<TranscriptSource> sources_of(const TranscribeOptions& options, std::int64_t& bad_lines) {
+  auto sources = list_sources(options.inputs);
+  const auto report = [&](const std::string& problem) {
+    std::fprintf(stderr, "chorus: %s\n", problem.c_str());
+    ++bad_lines;
+  };
+  if (!options.manifest.empty())
+    for (auto& source : list_manifest(options.manifest, report)) sources.push_back(std::move(source));
+  require(!sources.empty(), "transcribe", "nothing to transcribe: name sound files, folders, @lists, - or --manifest");
+  return sources;
+}
+
+/// What contradicts itself is said before a model is loaded.
+void check(const TranscribeOptions& options, const std::vector<TranscriptSource>& sources) {
+  const bool subtitles = options.format == "srt" || options.format == "vtt";
+  require(!subtitles || sources.size() == 1 || !options.output_dir.empty(), "transcribe", options.format,
+          " holds one recording; ", sources.size(), " are given: use --output-dir");
+  require(options.output.empty() || options.output_dir.empty(), "transcribe", "--output and --output-dir exclude each other");
+  const bool pipe = std::ranges::any_of(sources, &TranscriptSource::from_pipe);
+  require(options.raw.empty() || pipe, "transcribe", "--raw describes standard input, which is not among the inputs (-)");
+  require(options.raw.empty() == (options.sample_rate == 0), "transcribe", "--raw and --sample-rate go together");
 }
 
 }  // namespace
 
 int run_transcribe(const TranscribeOptions& options) {
+  std::int64_t bad_lines = 0;
+  const auto sources = sources_of(options, bad_lines);
+  check(options, sources);
   const LoadedRun run = open_run(options.run, options.threads);
   require(run.config.model.perception, "transcribe", "the model of ", options.run.string(), " reads text only");
-  int failures = 0;
-  for (const auto& file : options.files) {
-    // File by file: one that can't be read costs nobody else's transcript.
-    try {
-      const Recording recording =
-          run.transcriber->recording({.audio = file, .text = "", .offset = 0, .duration = -1, .lang = "", .id = ""});
-      const Transcript transcript = run.transcriber->transcribe(std::span(&recording, 1))[0];
-      std::printf("%s\t%s\n", file.c_str(), (options.ctc || !run.built->model.llm ? transcript.ctc : transcript.text).c_str());
-      std::fflush(stdout);
-    } catch (const Error& error) {
-      std::fprintf(stderr, "chorus: %s: %s\n", file.c_str(), error.what());
-      ++failures;
-    }
-  }
-  return failures ? 1 : 0;
-}
+  const Transcriber& transcriber = *run.transcriber;
+  require(!options.ctc || transcriber.has_ctc(), "transcribe", "--ctc: the model of ", options.run.string(),
+          " has no CTC head (model.ctc_head)");
+  const bool ctc = options.ctc || !transcriber.has_decoder();
+  std::optional<RawFormat> raw;
+  if (!options.raw.empty()) raw = {options.raw, options.sample_rate, options.channels};
 
-namespace {
+  std::vector<TranscriptionJob> jobs;
+  for (const auto& source : sources) jobs.push_back(job_of(source, run.config.features.sample_rate, raw));
+  TranscriptionOptions how = transcription_options(options.hearing, run.config);
+  how.word_times = options.word_times;
+  const bool live = std::ranges::any_of(sources, &TranscriptSource::from_pipe);
+  if (live && !options.hearing.batch_seconds) how.batch_seconds = 0;
 
-void print_score(const std::string& label, const TextScore& score) {
-  std::printf("%-28s CER %6.1f %%   WER %6.1f %%   (%lld characters, %lld words)\n", label.c_str(),
-              100 * score.characters.value(), 100 * score.words.value(), static_cast<long long>(score.characters.reference),
-              static_cast<long long>(score.words.reference));
-}
-
-void print_text_evaluation(const EvaluateOptions& options, std::size_t texts, std::int64_t step, const Evaluation& e) {
-  std::printf("%s: %zu texts, %lld tokens, %lld bytes, checkpoint of step %lld\n", options.manifest.c_str(), texts,
-              static_cast<long long>(e.labels), static_cast<long long>(e.text_bytes), static_cast<long long>(step));
-  const char* prefix = options.figure_prefix.c_str();
-  std::printf("figure %s_loss %.4f nats\nfigure %s_perplexity %.2f per_token\nfigure %s_bits_per_byte %.4f bits\n", prefix,
-              e.llm_loss, prefix, e.perplexity(), prefix, e.bits_per_byte());
-}
-
-}  // namespace
-
-int run_evaluate(const EvaluateOptions& options) {
-  const LoadedRun run = open_run(options.run, options.threads);
-  auto entries = read_manifest(options.manifest, {}, run.config.content());
-  const Corpus corpus = run.transcriber->corpus(entries);
-  for (const auto& line : corpus.dropped) std::fprintf(stderr, "dropped: %s\n", line.c_str());
-  require(!corpus.recordings.empty(), "evaluate", options.manifest.string(), " has no recording that can be used");
-  const Evaluation evaluation = run.transcriber->evaluate(corpus.recordings);
-  if (!run.config.model.perception) {
-    require(!options.controls && options.table == 0, "evaluate", "--controls and --table need a model that listens");
-    print_text_evaluation(options, corpus.recordings.size(), run.step, evaluation);
-    return 0;
-  }
-  const bool llm = run.built->model.llm.has_value(), ctc = run.built->model.ctc_head.has_value();
-  std::printf("%s: %zu recordings, checkpoint of step %lld\n", options.manifest.c_str(), corpus.recordings.size(),
-              static_cast<long long>(run.step));
-  const auto figure = [&](const char* what, double value, const char* unit) {
-    std::printf("figure %s_%s %.1f %s\n", options.figure_prefix.c_str(), what, value, unit);
+  Output output(options, sources);
+  TranscriptionHooks hooks;
+  hooks.segment = [&](std::size_t job, const Segment& segment) { output.segment(job, written(segment, ctc)); };
+  hooks.end = [&](std::size_t job, double seconds, const std::string& problem) {
+    output.end(job, seconds, problem);
+    if (!problem.empty()) std::fprintf(stderr, "chorus: %s: %s\n", jobs[job].name.c_str(), problem.c_str());
   };
-  if (llm) print_score("decoder", evaluation.llm);
-  if (ctc) print_score("CTC head", evaluation.ctc);
-  const TextScore& main_score = llm ? evaluation.llm : evaluation.ctc;
-  if (options.controls) {
-    const TextScore other = run.transcriber->control_other(corpus.recordings),
-                    silence = run.transcriber->control_silence(corpus.recordings);
-    print_score("hears another recording", other);
-    print_score("hears silence", silence);
-    figure("control_other_cer", 100 * other.characters.value(), "%");
-    figure("control_silence_cer", 100 * silence.characters.value(), "%");
-    figure("control_cer", 100 * std::min(other.characters.value(), silence.characters.value()), "%");
-  }
-  if (options.table > 0) {
-    std::printf("\n| recording | reference | transcript |\n|---|---|---|\n");
-    const std::size_t stride = std::max<std::size_t>(1, corpus.recordings.size() / static_cast<std::size_t>(options.table));
-    for (std::size_t i = 0, shown = 0; i < corpus.recordings.size() && shown < static_cast<std::size_t>(options.table);
-         i += stride, ++shown) {
-      const auto& t = evaluation.transcripts[i];
-      std::printf("| %s | %s | %s |\n", corpus.recordings[i].name.c_str(), corpus.recordings[i].text.c_str(),
-                  (llm ? t.text : t.ctc).c_str());
-    }
-    std::printf("\n");
-  }
-  if (llm) std::printf("figure %s_loss %.4f nats\n", options.figure_prefix.c_str(), evaluation.llm_loss);
-  figure("cer", 100 * main_score.characters.value(), "%");
-  figure("wer", 100 * main_score.words.value(), "%");
-  if (llm && ctc) figure("ctc_cer", 100 * evaluation.ctc.characters.value(), "%");
-  return 0;
+  const TranscriptionTotals totals = transcribe_all(transcriber, jobs, how, hooks);
+  output.finish();
+  std::fprintf(stderr, "%s\n", totals_line(totals).c_str());
+  return totals.failed || bad_lines ? 1 : 0;
 }
 
 }  // namespace chorus

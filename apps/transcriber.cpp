@@ -165,20 +165,17 @@ std::vector<Transcript> Transcriber::transcribe(std::span<const Recording> recor
   return out;
 }
 
-Evaluation Transcriber::evaluate(std::span<const Recording> recordings) const {
+Losses Transcriber::losses(std::span<const Recording> recordings) const {
   NoGrad quiet(context_);
-  Evaluation out;
-  LossCounts counts;
+  Losses out;
   const std::int64_t mels = config_.features.mels;
   for (const auto& r : recordings) {
     const LossCounts own =
         loss_counts(static_cast<std::int64_t>(r.features.size()) / mels, inputs_.tokenizer.encode(r.text), config_, prompt_);
-    counts.labels += own.labels;
-    counts.ctc_targets += own.ctc_targets;
-    out.text_bytes += static_cast<std::int64_t>(r.text.size());
+    out.counts.labels += own.labels;
+    out.counts.ctc_targets += own.ctc_targets;
   }
-  out.labels = counts.labels;
-  const SalmLossOptions options{.counts = counts,
+  const SalmLossOptions options{.counts = out.counts,
                                 .llm_weight = model_.llm ? 1.0 : 0.0,
                                 .ctc_weight = model_.ctc_head ? 1.0 : 0.0,
                                 .label_smoothing = 0,
@@ -187,9 +184,19 @@ Evaluation Transcriber::evaluate(std::span<const Recording> recordings) const {
                  [&](std::span<const std::size_t>, std::span<const SpeechSample> samples) {
                    const SalmLoss loss = model_.loss(
                        make_salm_batch(context_, samples, config_, inputs_.tokenizer, prompt_, true), options, Pass{});
-                   out.llm_loss += loss.llm;
-                   out.ctc_loss += loss.ctc;
+                   out.llm += loss.llm;
+                   out.ctc += loss.ctc;
                  });
+  return out;
+}
+
+Evaluation Transcriber::evaluate(std::span<const Recording> recordings) const {
+  Evaluation out;
+  const Losses means = losses(recordings);
+  out.llm_loss = means.llm;
+  out.ctc_loss = means.ctc;
+  out.labels = means.counts.labels;
+  for (const auto& r : recordings) out.text_bytes += static_cast<std::int64_t>(r.text.size());
   if (!model_.encoder) return out;  // nothing to transcribe
   out.transcripts = transcribe(recordings);
   for (std::size_t i = 0; i < recordings.size(); ++i) {

@@ -50,6 +50,12 @@ struct Evaluation {
   double bits_per_byte() const;  ///< of the decoder, ends of texts included: independent of the tokenizer
 };
 
+/// Means over the counted labels, without smoothing.
+struct Losses {
+  double llm = 0, ctc = 0;
+  LossCounts counts;
+};
+
 /// Uses a model that lives elsewhere; evaluation mode throughout.
 class Transcriber {
  public:
@@ -65,6 +71,8 @@ class Transcriber {
   bool has_ctc() const { return model_.ctc_head.has_value(); }
 
   std::vector<Transcript> transcribe(std::span<const Recording> recordings, const TranscriptOptions& options = {}) const;
+  /// Of recordings with references, each heard in one piece.
+  Losses losses(std::span<const Recording> recordings) const;
   Evaluation evaluate(std::span<const Recording> recordings) const;
   /// Transcripts of the same recordings when each hears another one's sound (the `shift`-th following it), or silence as long
   /// as its own: a model that listens must do badly.

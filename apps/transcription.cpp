@@ -77,7 +77,9 @@ class Transcription {
   void add(std::size_t job, double start, double seconds, std::span<const float> samples) {
     Event event{job, false, start, seconds};
     try {
-      recordings_.push_back({"", transcriber_.features(samples), seconds, ""});
+      Recording recording{"", transcriber_.features(samples), seconds, ""};
+      require(!recording.features.empty(), "transcribe", samples.size(), " samples (", seconds, " s) give no feature frame");
+      recordings_.push_back(std::move(recording));
       waiting_ += seconds;
     } catch (const Error& error) {
       event.problem = error.what();

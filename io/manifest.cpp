@@ -92,12 +92,12 @@ std::optional<ManifestEntry> read_line(const std::string& raw, const std::string
     if (skip->is_boolean() ? skip->get<bool>() : skip->get<double>() != 0) return {};
   }
   ManifestEntry entry;
-  if (content == Content::speech) {
+  if (content != Content::text) {
     entry.audio = line.text("audio_filepath", true);
     line.check(!entry.audio.empty(), "field 'audio_filepath' is empty");
     if (entry.audio.is_relative()) entry.audio = folder / entry.audio;
   }
-  entry.text = line.text("text", true);
+  entry.text = line.text("text", content != Content::sound);
   entry.lang = line.text("lang", false);
   entry.id = line.text("id", false);
   if (content == Content::text) return entry;

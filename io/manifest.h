@@ -11,7 +11,11 @@
 namespace chorus {
 
 /// What a manifest is read for.
-enum class Content { speech, text };
+enum class Content {
+  speech,  ///< sound and its text
+  text,    ///< text alone
+  sound    ///< sound, whose text may be missing: for transcription
+};
 
 /// One line: {"audio_filepath": ..., "text": ..., "duration": ..., "offset": ..., "lang": ..., "id": ...}.
 struct ManifestEntry {
@@ -35,7 +39,7 @@ using BadLine = std::function<void(const std::string& problem)>;
 /// missing, a field of the wrong type, a negative offset, a duration that is not positive) are told to `report` and left out;
 /// without `report`, one error lists the first twenty. Errors in any case: a file that can't be read, a folder, a file in
 /// UTF-16 or compressed, a line of more than a mebibyte. Content::text needs no audio_filepath and leaves the sound of lines
-/// that have one aside.
+/// that have one aside; Content::sound gives entries without text an empty one.
 std::vector<ManifestEntry> read_manifest(const std::filesystem::path& file, const BadLine& report = {},
                                          Content content = Content::speech);
 

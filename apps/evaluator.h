@@ -1,0 +1,42 @@
+// How well a model does on a manifest.
+#pragma once
+#include <chorus/apps/transcript_input.h>
+
+#include <map>
+
+namespace chorus {
+
+struct LanguageScore {
+  std::int64_t recordings = 0;
+  TextScore llm, ctc;
+};
+
+/// What became of one entry: the texts of its segments, joined.
+struct EvaluatedEntry {
+  std::string text, ctc;
+  double seconds = 0;
+  std::int64_t segments = 0;
+  std::string problem;  ///< why it could not be heard, or not to its end; such entries are not scored
+};
+
+struct ManifestEvaluation {
+  std::vector<EvaluatedEntry> entries;
+  TextScore llm, ctc;                              ///< without any reference for a part that the model lacks
+  std::map<std::string, LanguageScore> languages;  ///< by the manifest's "lang"; empty if no entry has one
+  double llm_loss = 0, ctc_loss = 0;               ///< means over the labels of `with_loss` entries, without smoothing
+  /// Entries with a reference that were heard to their end; those heard in one piece, which alone have a loss (a text isn't cut
+  /// where the sound is); those without a reference; those with a problem.
+  std::int64_t scored = 0, with_loss = 0, without_reference = 0, failed = 0;
+  TranscriptionTotals totals;
+};
+
+/// Transcribes every entry, with reference or without, long ones in chunks, and scores those that can be scored. Bounded
+/// memory: nothing but texts is kept. `heard` is told of each entry as its turn ends.
+ManifestEvaluation evaluate_manifest(const Transcriber& transcriber, std::span<const TranscriptSource> sources,
+                                     const TranscriptionOptions& options,
+                                     const std::function<void(std::size_t entry, const EvaluatedEntry&)>& heard = {});
+
+/// The figures as a JSON object in one line.
+std::string evaluation_json(const ManifestEvaluation& evaluation, const std::string& manifest, std::int64_t step);
+
+}  // namespace chorus
