@@ -131,7 +131,9 @@ int run_transcribe(const TranscribeOptions& options) {
   hooks.segment = [&](std::size_t job, const Segment& segment) { output.segment(job, written(segment, ctc)); };
   hooks.end = [&](std::size_t job, double seconds, const std::string& problem) {
     output.end(job, seconds, problem);
-    if (!problem.empty()) std::fprintf(stderr, "chorus: %s: %s\n", jobs[job].name.c_str(), problem.c_str());
+    if (problem.empty()) return;
+    const bool named = problem.find(jobs[job].name) != problem.npos;
+    std::fprintf(stderr, "chorus: %s%s\n", named ? "" : (jobs[job].name + ": ").c_str(), problem.c_str());
   };
   const TranscriptionTotals totals = transcribe_all(transcriber, jobs, how, hooks);
   output.finish();
