@@ -99,6 +99,8 @@ void check(const TranscribeOptions& options, const std::vector<TranscriptSource>
   require(!subtitles || sources.size() == 1 || !options.output_dir.empty(), "transcribe", options.format,
           " holds one recording; ", sources.size(), " are given: use --output-dir");
   require(options.output.empty() || options.output_dir.empty(), "transcribe", "--output and --output-dir exclude each other");
+  require(!options.word_times || options.format != "text", "transcribe", "--word-times: text has no times; use json, jsonl, ",
+          "srt or vtt");
   const bool pipe = std::ranges::any_of(sources, &TranscriptSource::from_pipe);
   require(options.raw.empty() || pipe, "transcribe", "--raw describes standard input, which is not among the inputs (-)");
   require(options.raw.empty() == (options.sample_rate == 0), "transcribe", "--raw and --sample-rate go together");

@@ -133,6 +133,19 @@ TEST_F(TranscriptionRun, ChunksOfALongRecordingAreWhatTheyAreApart) {
   }
 }
 
+TEST_F(TranscriptionRun, TheModelSaysHowItIsCutAndNobodyElseMinds) {
+  RunConfig config = run->config;
+  config.model.encoder_chunk_size_seconds = 2.5;
+  EXPECT_EQ(chunk_options({}, config).chunk, 20000);
+  EXPECT_EQ(chunk_options({.chunk = 1.25}, config).chunk, 10000) << "the command line overrides the model";
+  EXPECT_EQ(chunk_options({.chunk = 0}, config).chunk, 0);
+  EXPECT_EQ(chunk_options({.shortest = 0}, config).shortest, 360) << "two feature frames";
+  EXPECT_NO_THROW(claim_run_folder(file("run"), config)) << "training goes on as it was";
+  EXPECT_NO_THROW(claim_run_folder(file("run"), run->config));
+  for (const CutOptions& wrong : {CutOptions{.chunk = -1}, CutOptions{.chunk = 0.4}, CutOptions{.chunk = 1, .quiet = 0.6}})
+    EXPECT_THROW(chunk_options(wrong, config), Error);
+}
+
 TEST_F(TranscriptionRun, WordTimesAreWhereTheTonesAre) {
   write_wav(file("word.wav"), sing("bdac"), tone_rate);
   const Told heard = told(*run->transcriber, {job(file("word.wav"))}, options(0, 0, true));
