@@ -93,4 +93,12 @@ void add_data_command(CLI::App& app, int& status) {
   text->callback([text_options, &status] { status = run_text_data(*text_options); });
 }
 
+void add_report_command(CLI::App& app, int& status) {
+  auto* command = app.add_subcommand("report", "Write a page of HTML about a run, or one that compares several");
+  auto options = std::make_shared<ReportOptions>();
+  command->add_option("runs", options->runs, "Folders of the runs")->required();
+  command->add_option("--out", options->out, "File to write; without it report.html in the first folder");
+  command->callback([options, &status] { status = run_report(*options); });
+}
+
 }  // namespace chorus

@@ -9,5 +9,6 @@ void add_train_command(CLI::App& app, int& status);
 void add_transcribe_command(CLI::App& app, int& status);
 void add_evaluate_command(CLI::App& app, int& status);
 void add_data_command(CLI::App& app, int& status);
+void add_report_command(CLI::App& app, int& status);
 
 }  // namespace chorus

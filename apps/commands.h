@@ -61,4 +61,10 @@ struct TextDataOptions {
 };
 int run_text_data(const TextDataOptions& options);
 
+struct ReportOptions {
+  std::vector<std::filesystem::path> runs;
+  std::filesystem::path out;  ///< empty: report.html in the folder of the first run
+};
+int run_report(const ReportOptions& options);
+
 }  // namespace chorus

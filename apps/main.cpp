@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   chorus::add_transcribe_command(app, status);
   chorus::add_evaluate_command(app, status);
   chorus::add_data_command(app, status);
+  chorus::add_report_command(app, status);
   try {
     chorus::require_cpu(chorus::cpu_info());
     app.parse(argc, argv);
