@@ -11,9 +11,7 @@ namespace {
 
 /// Runs of equal names are told apart by their folders.
 void make_names_differ(std::vector<report::Run>& runs) {
-  const auto shared = [&](const std::string& name) {
-    return std::ranges::count(runs, name, &report::Run::name) > 1;
-  };
+  const auto shared = [&](const std::string& name) { return std::ranges::count(runs, name, &report::Run::name) > 1; };
   std::vector<bool> rename;
   for (const auto& run : runs) rename.push_back(shared(run.name));
   for (std::size_t i = 0; i < runs.size(); ++i)
@@ -27,8 +25,8 @@ int run_report(const ReportOptions& options) {
   std::vector<report::Run> runs;
   for (const auto& folder : options.runs) runs.push_back(report::read_run(folder));
   make_names_differ(runs);
-  const auto out = std::filesystem::absolute(options.out.empty() ? options.runs[0] / "report.html" : options.out);
-  write_file_atomically(out, report::page(runs));
+  const auto out = options.out.empty() ? options.runs[0] / "report.html" : options.out;
+  write_file_atomically(std::filesystem::absolute(out), report::page(runs));
   std::printf("%s\n", out.c_str());
   return 0;
 }

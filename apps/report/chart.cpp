@@ -254,7 +254,8 @@ std::string frame(const Chart& chart, const Axes& axes) {
   std::string xs, names, borders;
   for (const double tick : linear_ticks(axes.first, axes.last, 5))
     if (tick == std::floor(tick))
-      xs += "<span style=\"left:" + percent(axes.x(tick) / width) + "\">" + decimal(tick, 0) + "</span>";
+      xs += std::string("<span") + (axes.x(tick) > 0.97 * width ? " class=\"end\"" : "") +
+            " style=\"left:" + percent(axes.x(tick) / width) + "\">" + decimal(tick, 0) + "</span>";
   for (const auto& phase : chart.phases) {
     const double begin = std::max(0.0, axes.x(static_cast<double>(phase.first) - 0.5) / width),
                  end = std::min(1.0, axes.x(static_cast<double>(phase.last) + 0.5) / width);
@@ -263,9 +264,9 @@ std::string frame(const Chart& chart, const Axes& axes) {
       names +=
           "<span style=\"left:" + percent(begin) + ";width:" + percent(end - begin) + "\">" + escape(phase.name) + "</span>";
   }
-  return "<div class=\"frame\"><div class=\"ys\" aria-hidden=\"true\">" + ys +
-         "</div><div class=\"box\" tabindex=\"0\" data-chart=\"" + escape(chart.id) + "\" aria-label=\"" + escape(chart.title) +
-         ": arrow keys read out values\">" +
+  return std::string("<div class=\"frame") + (names.empty() ? "" : " phased") + "\"><div class=\"ys\" aria-hidden=\"true\">" +
+         ys + "</div><div class=\"box\" tabindex=\"0\" data-chart=\"" + escape(chart.id) + "\" aria-label=\"" +
+         escape(chart.title) + ": arrow keys read out values\">" +
          "<svg viewBox=\"0 0 1000 300\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"" + escape(summary(chart)) +
          "\">" + path("grid", grid) + path("border", borders) + shapes(chart, axes) + "</svg>" +
          (names.empty() ? "" : "<div class=\"phases\" aria-hidden=\"true\">" + names + "</div>") +

@@ -16,26 +16,34 @@ std::string indexed(const std::string& path, const std::map<std::string, int>& a
   return best + '[' + std::to_string(arrays.at(best) - 1) + ']' + path.substr(best.size());
 }
 
-std::string table_of(const std::vector<Setting>& settings, bool given_only) {
-  std::string out =
-      "<div class=\"scroll\"><table class=\"settings\"><thead><tr><th scope=\"col\">key</th><th scope=\"col\">value</th>"
-      "<th scope=\"col\">from</th></tr></thead>";
-  std::string table = "\n";
+/// "/home/me/configs/demo.toml:7:1" is long to read in every line: "demo.toml:7".
+std::string short_origin(const std::string& origin) {
+  const std::size_t slash = origin.rfind('/'), colon = origin.rfind(':');
+  const std::size_t begin = slash == origin.npos ? 0 : slash + 1;
+  const bool with_column = colon != origin.npos && colon > begin && origin.rfind(':', colon - 1) != origin.npos &&
+                           origin.find_first_not_of("0123456789", colon + 1) == origin.npos;
+  return origin.substr(begin, with_column ? colon - begin : origin.npos);
+}
+
+std::string value_html(const Setting& setting) { return setting.value.empty() ? "<i>not set</i>" : escape(setting.value); }
+
+/// One table for each table of the file.
+std::string tables_of(const std::vector<Setting>& settings, bool given_only) {
+  std::string out = "<div class=\"settings\">", table = "\n";
   bool open = false;
   for (const auto& setting : settings) {
     if (given_only && setting.origin == "default") continue;
     if (setting.table != table) {
-      if (open) out += "</tbody>";
-      out += "<tbody>";
+      if (open) out += "</tbody></table>";
       open = true;
       table = setting.table;
-      if (!table.empty()) out += "<tr><th scope=\"rowgroup\" colspan=\"3\">" + escape('[' + table + ']') + "</th></tr>";
+      out += "<table><caption>" + (table.empty() ? std::string("top level") : escape(table)) + "</caption><tbody>";
     }
-    out += "<tr><td><code>" + escape(setting.key) + "</code></td><td><code>" +
-           (setting.value.empty() ? "<i>not set</i>" : escape(setting.value)) + "</code></td><td class=\"from\">" +
-           escape(setting.origin) + "</td></tr>";
+    out += "<tr><td><code>" + escape(setting.key) + "</code></td><td><code>" + value_html(setting) +
+           "</code></td><td class=\"from\" title=\"" + escape(setting.origin) + "\">" + escape(short_origin(setting.origin)) +
+           "</td></tr>";
   }
-  return out + (open ? "</tbody>" : "") + "</table></div>";
+  return out + (open ? "</tbody></table>" : "") + "</div>";
 }
 
 }  // namespace
@@ -76,9 +84,9 @@ std::vector<Setting> read_settings(std::string_view toml) {
 std::string draw_settings(const std::vector<Setting>& settings) {
   const auto given = std::ranges::count_if(settings, [](const Setting& s) { return s.origin != "default"; });
   std::string out;
-  if (given > 0) out += table_of(settings, true);
+  if (given > 0) out += tables_of(settings, true);
   return out + "<details><summary>All " + std::to_string(settings.size()) + " settings, with their defaults</summary>" +
-         table_of(settings, false) + "</details>";
+         tables_of(settings, false) + "</details>";
 }
 
 std::string draw_differences(const std::vector<std::vector<Setting>>& runs, const std::vector<std::string>& names) {
@@ -99,7 +107,7 @@ std::string draw_differences(const std::vector<std::vector<Setting>>& runs, cons
     return std::ranges::all_of(row, [&](const auto& value) { return value == row[0]; });
   });
   if (order.empty()) return "<p>All settings are equal.</p>";
-  std::string out = "<div class=\"scroll\"><table class=\"settings\"><thead><tr><th scope=\"col\">key</th>";
+  std::string out = "<div class=\"scroll\"><table class=\"full\"><thead><tr><th scope=\"col\">key</th>";
   for (const auto& name : names) out += "<th scope=\"col\">" + escape(name) + "</th>";
   out += "</tr></thead><tbody>";
   for (const auto& path : order) {

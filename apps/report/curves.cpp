@@ -108,12 +108,10 @@ Chart loss(Runs runs) {
     add_column(runs, chart, "loss", runs.size() == 1 ? "loss" : "", 1, true);
     return chart;
   }
+  // What is trained lies under its parts.
+  if (runs.size() == 1) add_column(runs, chart, "loss", "weighted sum", 6, false);
   add_loss(runs, chart, "llm_loss", "decoder", 1);
   add_loss(runs, chart, "ctc_loss", "CTC head", 2);
-  if (runs.size() == 1) {
-    add_column(runs, chart, "loss", "weighted sum, which is trained", 0, false);
-    chart.curves.back().dashed = true;
-  }
   return chart;
 }
 

@@ -55,7 +55,7 @@ std::string operations_of_one(const Run& run) {
   if (ops.all.empty() || !(ops.seconds > 0)) return "";
   std::string out =
       "<div class=\"sheet scroll\"><table class=\"full bars\"><thead><tr><th scope=\"col\">operation</th><th scope=\"col\">"
-      "<span class=\"none\">share of the time in steps</span></th><th scope=\"col\" class=\"n\">share</th><th scope=\"col\" "
+      "<span class=\"away\">bar of the share</span></th><th scope=\"col\" class=\"n\">share</th><th scope=\"col\" "
       "class=\"n\">ms per step</th><th scope=\"col\" class=\"n\">GFLOP/s</th></tr></thead><tbody>";
   const auto row = [&](const std::string& name, const std::string& key, double seconds, double flops, bool rest) {
     out += "<tr><td>" + escape(name) + "</td><td><span class=\"bar" + (rest ? " rest" : "") +
@@ -65,7 +65,7 @@ std::string operations_of_one(const Run& run) {
            "</td><td class=\"n\">" +
            (rest ? formatted(seconds / ops.steps, {1e-3, 2, ""})
                  : figure("op_seconds:" + key, seconds / ops.steps, {1e-3, 2, ""})) +
-           "</td><td class=\"n\">" + (flops > 0 ? figure("op_rate:" + key, flops / seconds, {1e9, 1, ""}) : "") + "</td></tr>";
+           "</td><td class=\"n\">" + (flops > 0 ? figure("op_rate:" + key, flops / seconds, {1e9, -3, ""}) : "") + "</td></tr>";
   };
   Operation others;
   for (std::size_t i = 0; i < ops.all.size(); ++i) {
@@ -127,19 +127,19 @@ struct Line {
 };
 
 std::string draw_recording(const std::string& name, const std::string& reference, const std::vector<Line>& lines) {
-  std::string counts;
-  for (const auto& line : lines) {
-    const Errors errors = count_errors(reference, line.text);
-    if (!counts.empty()) counts += " · ";
-    counts += figure(line.key + ":characters", static_cast<double>(errors.characters), {});
-    if (&line == &lines.back())
-      counts +=
-          " of " + figure(line.key + ":reference", static_cast<double>(errors.reference_characters), {}) + " characters wrong";
-  }
-  std::string out = "<li><div class=\"who\"><span>" + escape(name) + "</span><span>" + counts +
-                    "</span></div><dl><dt>reference</dt><dd>" + escape(reference) + "</dd>";
-  for (const auto& line : lines) out += "<dt>" + escape(line.who) + "</dt><dd>" + marked(reference, line.text) + "</dd>";
-  return out + "</dl></li>";
+  const auto count = [](const Line& line, const char* what, std::int64_t n) {
+    return figure(line.key + what, static_cast<double>(n), {});
+  };
+  std::string rows;
+  for (const auto& line : lines)
+    rows += "<dt>" + escape(line.who) + "</dt><dd>" + marked(reference, line.text) + "</dd><dd class=\"n\">" +
+            count(line, ":characters", count_errors(reference, line.text).characters) +
+            "<span class=\"away\"> characters</span> wrong</dd>";
+  std::string length;
+  if (!lines.empty())
+    length = count(lines[0], ":reference", count_errors(reference, lines[0].text).reference_characters) + " characters";
+  return "<li><div class=\"who\"><span>" + escape(name) + "</span></div><dl><dt>reference</dt><dd>" + escape(reference) +
+         "</dd><dd class=\"n\">" + length + "</dd>" + rows + "</dl></li>";
 }
 
 }  // namespace
