@@ -53,8 +53,10 @@ bool trains_decoder(const Run& run, std::string_view phase) {
 std::string main_part(const Run& run) {
   const Record* last = run.last_evaluation();
   if (!last) return "";
-  if (trains_decoder(run, last->phase) && std::isfinite(value_of(last, "llm_cer"))) return "llm";
-  return std::isfinite(value_of(last, "ctc_cer")) ? "ctc" : "";
+  const bool decoder = trains_decoder(run, last->phase);
+  if (decoder && std::isfinite(value_of(last, "llm_cer"))) return "llm";
+  if (std::isfinite(value_of(last, "ctc_cer"))) return "ctc";
+  return decoder && std::isfinite(value_of(last, "llm_perplexity")) ? "text" : "";
 }
 
 std::vector<Figure> headline(Runs runs, std::size_t number) {
@@ -67,18 +69,23 @@ std::vector<Figure> headline(Runs runs, std::size_t number) {
   };
   const Record* last = run.last_evaluation();
   const std::string part = main_part(run);
-  const auto evaluation = [&](const std::string& name, const Format& format) {
+  const std::string step = last ? decimal(static_cast<double>(last->step), 0) : "";
+  const auto evaluation = [&](const std::string& key, const Format& format) {
     if (part.empty()) return std::string("–");
-    const std::string key = part + '_' + name;
-    const std::string step = std::to_string(last->step);
-    return figure(prefix + "mean:evaluation." + key + ':' + step + '-' + step, value_of(last, key), format);
+    const std::string at = std::to_string(last->step);
+    return figure(prefix + "mean:evaluation." + key + ':' + at + '-' + at, value_of(last, key), format);
   };
-  const std::string who = part.empty() ? (last ? "no part to evaluate" : "no evaluation yet")
-                                       : (part == "llm" ? "decoder, after step " : "CTC head, after step ") +
-                                             decimal(static_cast<double>(last->step), 0);
-  add("Held-out CER", evaluation("cer", percent), who);
-  add("Held-out WER", evaluation("wer", percent), who);
-  add("Held-out loss", evaluation("loss", {1, 3, ""}), part.empty() ? who : "nats per label");
+  if (part == "text") {
+    add("Held-out perplexity", evaluation("llm_perplexity", {1, 2, ""}), "per token, after step " + step);
+    add("Bits per byte", evaluation("bits_per_byte", {1, 3, ""}), "held out");
+    add("Held-out loss", evaluation("llm_loss", {1, 3, ""}), "nats per token");
+  } else {
+    const std::string who = part.empty() ? (last ? "no part to evaluate" : "no evaluation yet")
+                                         : (part == "llm" ? "decoder, after step " : "CTC head, after step ") + step;
+    add("Held-out CER", evaluation(part + "_cer", percent), who);
+    add("Held-out WER", evaluation(part + "_wer", percent), who);
+    add("Held-out loss", evaluation(part + "_loss", {1, 3, ""}), part.empty() ? who : "nats per label");
+  }
   const std::size_t few = std::min<std::size_t>(100, run.steps.size());
   add("Training loss", figure(newest.key("mean", "loss"), mean(newest.values("loss")), {1, 3, ""}),
       "mean of the last " + std::to_string(few) + (few == 1 ? " step" : " steps"));

@@ -15,7 +15,8 @@ std::string all_steps(const Run& run);
 
 /// Whether the decoder was trained (its loss weighed in) in the phase of this name.
 bool trains_decoder(const Run& run, std::string_view phase);
-/// Of the last evaluation: the prefix of the part that counts, "llm" or, without a trained decoder, "ctc"; empty without any.
+/// Of the last evaluation, the part that counts: "llm" or, without a trained decoder, "ctc"; "text" for a decoder that hears
+/// nothing; empty without any.
 std::string main_part(const Run& run);
 
 /// The figures that sum up a run: cards for one run, a table for several.

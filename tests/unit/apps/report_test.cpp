@@ -24,7 +24,7 @@ class Report : public ::testing::Test {
   struct Options {
     int steps = 700;
     double salt = 0;
-    bool llm = true, ctc = true, evaluations = true, end = true;
+    bool llm = true, ctc = true, evaluations = true, end = true, hears = true;
     std::string phase = "joint", text = "press one for help", heard = "press won fur help please";
   };
   std::filesystem::path write_run(const std::string& name, const Options& o) {
@@ -77,14 +77,17 @@ class Report : public ::testing::Test {
                                 {"step", step},
                                 {"recordings", 2},
                                 {"seconds", 1.5},
+                                {"llm_perplexity", o.llm ? 7.5 : 1.0},
+                                {"bits_per_byte", 1.75},
                                 {"llm_loss", o.llm ? 1.0 / step : 0.0},
                                 {"ctc_loss", o.ctc ? 2.0 / step : 0.0},
-                                {"llm_cer", o.llm ? ordered_json(50.0 / step) : ordered_json("nan")},
-                                {"llm_wer", o.llm ? ordered_json(90.0 / step) : ordered_json("nan")},
+                                {"llm_cer", o.llm && o.hears ? ordered_json(50.0 / step) : ordered_json("nan")},
+                                {"llm_wer", o.llm && o.hears ? ordered_json(90.0 / step) : ordered_json("nan")},
                                 {"ctc_cer", o.ctc ? ordered_json(60.0 / step) : ordered_json("nan")},
                                 {"ctc_wer", o.ctc ? ordered_json(95.0 / step) : ordered_json("nan")}}
                 << '\n';
         for (const char* recording : {"first", "second"}) {
+          if (!o.hears) break;
           ordered_json line{{"event", "transcript"}, {"step", step}, {"recording", recording}, {"reference", o.text}};
           if (o.llm) line["llm"] = o.heard;
           if (o.ctc) line["ctc"] = o.text;
@@ -190,6 +193,12 @@ TEST_F(Report, RunsOfOnePartHaveItsFiguresOnly) {
   html = page_of({llm});
   EXPECT_TRUE(has(html, "decoder, after step 600") && !has(html, "CTC head"));
   EXPECT_GT(check_figures(html, {llm}), 100);
+
+  // A decoder that hears nothing transcribes nothing.
+  const auto text = write_run("text", {.ctc = false, .hears = false});
+  html = page_of({text});
+  EXPECT_TRUE(has(html, "Held-out perplexity") && has(html, "Bits per byte") && !has(html, "CER"));
+  EXPECT_GT(check_figures(html, {text}), 100);
 }
 
 TEST_F(Report, SeveralRunsAreCompared) {
