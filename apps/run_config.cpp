@@ -13,6 +13,33 @@ bool is_regular_expression(const std::string& pattern) {
   }
 }
 
+void check_paths(const Loaded<RunConfig>& loaded) {
+  namespace fs = std::filesystem;
+  config::Problems problems;
+  const auto check = [&](const char* table, const char* key, const fs::path& path, bool folder) {
+    const config::Tree* given = &loaded.given;
+    if (*table && given) given = given->find(table);
+    if (given) given = given->find(key);
+    const std::string name = *table ? std::string(table) + '.' + key : key;
+    const auto wrong = [&](const std::string& what) {
+      problems.add(given ? given->place : config::Place{}, name + " = \"" + path.string() + "\": " + what);
+    };
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    if (folder && fs::exists(status) && !fs::is_directory(status)) wrong("is a file, expected a folder or a path to make one");
+    if (folder || path.empty()) return;
+    if (!fs::exists(status)) return wrong("there is no such file");
+    if (fs::is_directory(status)) return wrong("is a folder, expected a file");
+    if (!fs::is_regular_file(status)) wrong("is no regular file, which it must be as it is read more than once");
+  };
+  const RunConfig& c = loaded.value;
+  check("trainer", "output_dir", c.trainer.output_dir, true);
+  check("data", "train", c.data.train, false);
+  check("data", "validation", c.data.validation, false);
+  check("", "tokenizer_model", c.tokenizer_model, false);
+  problems.raise();
+}
+
 template Loaded<RunConfig> load_config<RunConfig>(const std::filesystem::path&, std::span<const std::string>);
 template Loaded<RunConfig> parse_config<RunConfig>(std::string_view, const std::string&, std::span<const std::string>);
 template std::string resolved_toml<RunConfig>(const Loaded<RunConfig>&);

@@ -19,10 +19,13 @@ bool is_regular_expression(const std::string& pattern);
 struct DataConfig {
   std::filesystem::path train, validation;
   double cache_gigabytes = 1;
+  bool skip_bad_lines = true;
   template <class V>
   void fields(V&& v) {
     v("train", train, "manifest to train on", required_key);
     v("validation", validation, "manifest to evaluate on; empty: none");
+    v("skip_bad_lines", skip_bad_lines,
+      "true: manifest lines that can't be used are left out and counted; false: they are errors");
     v("cache_gigabytes", cache_gigabytes, "decoded sound that is kept in memory", between(0.0, 1e6));
   }
 };
@@ -165,6 +168,10 @@ struct RunConfig {
     return n;
   }
 };
+
+/// Files and folders that the configuration names must be there and of the right kind. Throws one `ConfigError` with the place
+/// of each key that is wrong; changes nothing.
+void check_paths(const Loaded<RunConfig>& loaded);
 
 // Reading and printing all these keys is much code: run_config.cpp has it once.
 extern template Loaded<RunConfig> load_config<RunConfig>(const std::filesystem::path&, std::span<const std::string>);

@@ -36,6 +36,17 @@ RunConfig trajectory_part(RunConfig config) {
   return config;
 }
 
+/// What some phase may train on; 0: any length.
+double longest_seconds(const RunConfig& config) {
+  double longest = 0;
+  for (const auto& phase : config.phases) {
+    const double own = phase.batches.value_or(config.batches).max_seconds;
+    if (own == 0) return 0;
+    longest = std::max(longest, own);
+  }
+  return longest;
+}
+
 std::string differing_lines(const std::string& before, const std::string& now) {
   std::istringstream a(before), b(now);
   std::string line_a, line_b, out;
@@ -110,7 +121,7 @@ RunInputs open_run_inputs(const std::filesystem::path& folder, const RunConfig& 
   if (config.features.normalize == "global" && !std::filesystem::exists(folder / "statistics.json")) {
     FeatureConfig raw = config.features;
     raw.normalize = "none";
-    const FeatureStatistics statistics = measure_statistics(train, Frontend(raw));
+    const FeatureStatistics statistics = measure_statistics(train, Frontend(raw), longest_seconds(config));
     write_file_atomically(folder / "statistics.json",
                           nlohmann::json{{"mean", statistics.mean}, {"deviation", statistics.deviation}}.dump());
   }

@@ -31,6 +31,7 @@ int run_train(const TrainOptions& options) {
     std::printf("%s", resolved_toml(loaded).c_str());
     return 0;
   }
+  check_paths(loaded);
   const RunConfig& config = loaded.value;
   Console console;
   console.banner(config, options.file.string());

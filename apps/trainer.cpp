@@ -1,6 +1,8 @@
+#include <chorus/apps/checkpoint_fit.h>
 #include <chorus/apps/init_from.h>
 #include <chorus/apps/run_lock.h>
 #include <chorus/apps/trainer.h>
+#include <chorus/apps/training_data.h>
 #include <chorus/apps/training_state.h>
 #include <chorus/core/cpu.h>
 #include <chorus/io/checkpoint.h>
@@ -15,6 +17,7 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <set>
 
 namespace chorus {
 namespace {
@@ -40,26 +43,6 @@ MemoryOptions memory_options(const RunConfig& config) {
   MemoryOptions options;
   options.limit = static_cast<std::size_t>(config.trainer.memory_limit_gigabytes * 1e9);
   return options;
-}
-
-/// Entries with known durations; those whose sound file can't be opened are told to `say`. Text is taken as it is.
-std::vector<ManifestEntry> read_entries(const std::filesystem::path& manifest, Content content,
-                                        const std::function<void(const std::string&)>& say) {
-  std::vector<ManifestEntry> entries;
-  auto all = read_manifest(manifest, {}, content);
-  if (content == Content::text) entries.swap(all);
-  for (auto& entry : all) {
-    try {
-      fill_durations(std::span(&entry, 1));
-      require(entry.duration > 0, "data", entry.audio.string(), " has ", entry.duration, " seconds from offset ", entry.offset,
-              " on");
-      entries.push_back(std::move(entry));
-    } catch (const Error& error) {
-      if (say) say(std::string("dropped a recording: ") + error.what());
-    }
-  }
-  require(!entries.empty(), "data", manifest.string(), " has ", all.size(), " entries, none of which can be used");
-  return entries;
 }
 
 std::string file_digest(const std::filesystem::path& file) {
@@ -98,11 +81,13 @@ class Trainer {
         threads_(config.trainer.threads > 0 ? config.trainer.threads : compute_threads()),
         context_(memory_options(config)),
         train_digest_(file_digest(config.data.train)),
-        entries_(read_entries(config.data.train, config.content(), hooks.message)),
+        usable_(read_usable(config.data.train, config.data.skip_bad_lines, config.content(), hooks.message)),
+        entries_(std::move(usable_.entries)),
         inputs_(open_inputs(config, entries_)),
         frontend_(config.features, inputs_.statistics),
         prompt_(config.prompt, inputs_.tokenizer, config.model.perception) {
-    if (!config.data.validation.empty()) validation_ = read_entries(config.data.validation, config.content(), hooks.message);
+    if (!config.data.validation.empty())
+      validation_ = read_usable(config.data.validation, config.data.skip_bad_lines, config.content(), hooks.message).entries;
     check_phases();
     context_.trace.sum(true);
     context_.trace.record(config.trainer.trace);
@@ -155,6 +140,8 @@ class Trainer {
       const bool trains =
           std::any_of(paths.begin(), paths.end(), [&](const auto& p) { return !freeze.match(p) || prevent.match(p); });
       require(trains, "train", key, "freeze_params leaves nothing to train");
+      require(phase.token_corruption == 0 || inputs_.tokenizer.has("<mask>"), "train", key, "token_corruption is ",
+              phase.token_corruption, ", but the tokenizer has no piece <mask> among its ", inputs_.tokenizer.size());
       if (i > 0) (void)PathPatterns(key + "keep", phase.keep, all);
       (void)planner(phase, maker);
     }
@@ -169,6 +156,11 @@ class Trainer {
   std::filesystem::path checkpoints() const { return config_.trainer.output_dir / "checkpoints"; }
   void say(const std::string& text) const {
     if (hooks_.message) hooks_.message(text);
+  }
+
+  /// What comes again every epoch is said the first time.
+  void say_once(const std::string& text) {
+    if (said_.insert(text).second) say(text);
   }
 
   /// Model, optimizer and loader of phase progress_.phase, all at their start.
@@ -190,10 +182,15 @@ class Trainer {
                           .cache_bytes = static_cast<std::size_t>(config_.data.cache_gigabytes * 1e9)};
     phase_.maker = std::make_unique<SampleMaker>(entries_, frontend_, inputs_.tokenizer, options);
     phase_.planner = std::make_unique<BatchPlanner>(planner(phase, *phase_.maker));
-    const std::int64_t failed = progress_.drops.failed;
-    progress_.drops = phase_.planner->drops();  // of every epoch of this phase; what failed to load adds up over the run
-    if (progress_.drops.total() > 0) say("left out of every epoch: " + progress_.drops.report());
-    progress_.drops.failed = failed;
+    // Of the manifest and of every epoch of this phase; what fails on the way adds up over the run.
+    DropCounts drops = usable_.drops;
+    drops += phase_.planner->drops();
+    for (const auto& [entry, why] : phase_.planner->left_out())
+      say("left out: " + place(entries_[static_cast<std::size_t>(entry)]) + ": " + why);
+    if (drops.total() > 0) say("left out of every epoch: " + drops.report());
+    drops.failed = progress_.drops.failed;
+    drops.without_ctc = progress_.drops.without_ctc;
+    progress_.drops = drops;
     phase_.loader = std::make_unique<Loader>(*phase_.planner, *phase_.maker, config_.loader, progress_.cursor);
   }
 
@@ -207,7 +204,8 @@ class Trainer {
       require(progress_.phase >= 0 && progress_.phase < static_cast<std::int64_t>(config_.phases.size()), "resume",
               checkpoint->folder().string(), " is in phase ", progress_.phase, " of ", config_.phases.size());
       phase_ = make_phase();
-      for (auto& [name, tensor] : named_tensors(*phase_.built, phase_.optimizer)) checkpoint->read(name, tensor);
+      require_inputs();
+      read_tensors(*checkpoint, named_tensors(*phase_.built, phase_.optimizer));
       phase_.built->store.masters_to_values();
       phase_.optimizer.set_steps(progress_.phase_step);
       saved_step_ = progress_.step;
@@ -220,8 +218,31 @@ class Trainer {
       phase_ = make_phase();
       init_from_runs(config_, inputs_, *phase_.built, [this](const std::string& line) { say(line); });
     }
+    progress_.tokenizer_digest = tokenizer_digest();
+    progress_.statistics_digest = statistics_digest();
     announce();
     if (progress_.phase_step < phase_.config->steps) start_loader();
+  }
+
+  std::string tokenizer_digest() const {
+    const std::string& model = inputs_.tokenizer.model();
+    return digest(model.data(), model.size());
+  }
+  std::string statistics_digest() const {
+    Hasher hasher;
+    for (const auto* values : {&inputs_.statistics.mean, &inputs_.statistics.deviation})
+      hasher.update(values->data(), values->size() * sizeof(double));
+    return hasher.hex();
+  }
+  /// Other pieces or other features under the weights of a checkpoint would be wrong without any sign.
+  void require_inputs() const {
+    const auto require_same = [&](const std::string& saved, const std::string& now, const char* file) {
+      require(saved.empty() || saved == now, "resume", (config_.trainer.output_dir / file).string(),
+              " isn't the one that the checkpoints were trained with (digest ", saved, ", now ", now,
+              "); put that back or choose another trainer.output_dir");
+    };
+    require_same(progress_.tokenizer_digest, tokenizer_digest(), "tokenizer.model");
+    require_same(progress_.statistics_digest, statistics_digest(), "statistics.json");
   }
 
   void next_phase() {
@@ -260,11 +281,12 @@ class Trainer {
               " has a label; dropped so far: ", progress_.drops.report());
       progress_.cursor = batch->next;
       progress_.drops += batch->drops;
-      for (const auto& line : batch->failures) say("dropped a sample: " + line);
+      for (const auto& line : batch->failures) say_once("dropped a sample: " + line);
       counts = {};
       for (const auto& micro : batch->microbatches) {
         for (std::size_t i = 0; i < micro.ids.size(); ++i) {
           const LossCounts own = loss_counts(micro.frames_of[i], micro.tokens[i], config_, prompt_);
+          if (phase_.config->ctc_weight > 0 && own.ctc_targets == 0 && !micro.tokens[i].empty()) tell_without_ctc(micro, i);
           counts.labels += own.labels;
           counts.ctc_targets += own.ctc_targets;
         }
@@ -276,6 +298,15 @@ class Trainer {
         return std::move(*batch);
       say("skipped a batch without any label");
     }
+  }
+
+  void tell_without_ctc(const Microbatch& micro, std::size_t i) {
+    ++progress_.drops.without_ctc;
+    const ManifestEntry& entry = entries_[static_cast<std::size_t>(micro.ids[i])];
+    if (without_ctc_.insert(micro.ids[i]).second)
+      say("no CTC loss: " + place(entry) + ": " + std::to_string(micro.frames_of[i]) + " feature frames are too few for " +
+          std::to_string(micro.tokens[i].size()) + " tokens" +
+          (phase_.config->llm_weight > 0 ? "; the decoder learns it" : ""));
   }
 
   StepReport step() {
@@ -383,6 +414,7 @@ class Trainer {
     const auto begin = Clock::now();
     const Transcriber transcriber(context_, phase_.built->model, config_, inputs_);
     const Corpus corpus = transcriber.corpus(validation_);
+    for (const auto& line : corpus.dropped) say_once("not evaluated: " + line);
     const Evaluation evaluation = transcriber.evaluate(corpus.recordings);
     hooks_.evaluation({phase_.config->name, progress_.step, seconds_since(begin), evaluation, corpus.recordings});
   }
@@ -430,6 +462,7 @@ class Trainer {
   Context context_;
   SoloGroup group_;
   std::string train_digest_;
+  UsableEntries usable_;  ///< its entries are moved to the next
   std::vector<ManifestEntry> entries_, validation_;
   RunInputs inputs_;
   Frontend frontend_;
@@ -438,6 +471,8 @@ class Trainer {
   Phase phase_;
   std::int64_t first_step_ = 0, saved_step_ = -1;
   std::size_t most_memory_ = 0;  ///< bytes, before the running step
+  std::set<std::string> said_;
+  std::set<std::int64_t> without_ctc_;
 };
 
 }  // namespace

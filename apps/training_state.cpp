@@ -23,12 +23,15 @@ nlohmann::json to_json(const Progress& p) {
           {"batch", p.cursor.batch},
           {"train_seconds", p.train_seconds},
           {"train_digest", p.train_digest},
+          {"tokenizer_digest", p.tokenizer_digest},
+          {"statistics_digest", p.statistics_digest},
           {"drops",
            {{"too_short", p.drops.too_short},
             {"too_long", p.drops.too_long},
             {"empty_text", p.drops.empty_text},
             {"text_too_long", p.drops.text_too_long},
-            {"failed", p.drops.failed}}}};
+            {"failed", p.drops.failed},
+            {"without_ctc", p.drops.without_ctc}}}};
 }
 
 Progress progress_from_json(const nlohmann::json& json) {
@@ -39,9 +42,16 @@ Progress progress_from_json(const nlohmann::json& json) {
             .phase_step = json.at("phase_step"),
             .cursor = {json.at("epoch"), json.at("batch")},
             .train_seconds = json.at("train_seconds"),
-            .drops = {drops.at("too_short"), drops.at("too_long"), drops.at("empty_text"), drops.at("text_too_long"),
-                      drops.at("failed")},
-            .train_digest = json.at("train_digest")};
+            // What a start counts anew isn't kept; keys that came later are absent in older checkpoints.
+            .drops = {.too_short = drops.at("too_short"),
+                      .too_long = drops.at("too_long"),
+                      .empty_text = drops.at("empty_text"),
+                      .text_too_long = drops.at("text_too_long"),
+                      .failed = drops.at("failed"),
+                      .without_ctc = drops.value("without_ctc", std::int64_t{0})},
+            .train_digest = json.at("train_digest"),
+            .tokenizer_digest = json.value("tokenizer_digest", ""),
+            .statistics_digest = json.value("statistics_digest", "")};
   } catch (const nlohmann::json::exception& error) {
     fail("checkpoint", "the state of the run can't be read: ", error.what());
   }

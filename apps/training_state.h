@@ -15,6 +15,7 @@ struct Progress {
   double train_seconds = 0;
   DropCounts drops;
   std::string train_digest;  ///< of the training manifest: the same cursor means other samples in another one
+  std::string tokenizer_digest, statistics_digest;  ///< of what gives ids and features their meaning; empty: not known
 };
 
 nlohmann::json to_json(const Progress& progress);

@@ -70,7 +70,7 @@ Floats SampleMaker::sound(const Part& part) const {
     const auto samples = read_audio(entry.audio, frontend_.config().sample_rate, entry.offset, entry.duration);
     return std::make_shared<const std::vector<float>>(change_speed(samples, part.speed));
   } catch (const Error& error) {
-    throw BadSample(error.what());
+    throw BadSample(place(entry) + ": " + error.what());
   }
 }
 
@@ -100,7 +100,8 @@ SampleData SampleMaker::operator()(const Sample& sample, std::int64_t epoch) con
   out.frames = static_cast<std::int64_t>(out.features.size()) / mels;
   const std::int64_t least = frontend_.config().normalize == "per_feature" ? 2 : 1;
   if (out.frames < least)
-    throw BadSample("SampleMaker: " + entries_[static_cast<std::size_t>(sample.id)].audio.string() + " gives " +
+    throw BadSample(place(entries_[static_cast<std::size_t>(sample.id)]) +
+                    ": SampleMaker: " + entries_[static_cast<std::size_t>(sample.id)].audio.string() + " gives " +
                     std::to_string(out.frames) + " frames where " + std::to_string(least) + " are needed");
   frontend_.normalize<float>(out.features);
   if (options_.training)
@@ -109,11 +110,12 @@ SampleData SampleMaker::operator()(const Sample& sample, std::int64_t epoch) con
   return out;
 }
 
-FeatureStatistics measure_statistics(std::span<const ManifestEntry> entries, const Frontend& frontend) {
+FeatureStatistics measure_statistics(std::span<const ManifestEntry> entries, const Frontend& frontend, double max_seconds) {
   StatisticsSum sum(frontend.config().mels);
   std::string first_error;
   std::size_t read = 0;
   for (const ManifestEntry& e : entries) {
+    if (max_seconds > 0 && e.duration > max_seconds) continue;
     try {
       sum.add(frontend.log_mel<float>(read_audio(e.audio, frontend.config().sample_rate, e.offset, e.duration)));
       ++read;

@@ -63,7 +63,8 @@ class SampleMaker {
 };
 
 /// Mean and deviation of every mel over all frames of the entries, for normalize = global; `frontend` normalises nothing.
-/// Recordings that can't be read are left out, as the loader will leave them out; none that can is an error.
-FeatureStatistics measure_statistics(std::span<const ManifestEntry> entries, const Frontend& frontend);
+/// Recordings that can't be read are left out, as the loader will leave them out, and so are those of more than `max_seconds`
+/// (0: none); none that can is an error.
+FeatureStatistics measure_statistics(std::span<const ManifestEntry> entries, const Frontend& frontend, double max_seconds = 0);
 
 }  // namespace chorus

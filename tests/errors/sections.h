@@ -4,9 +4,23 @@
 
 namespace chorus::errors {
 
+void command_line_errors(ErrorTable& table);
 void configuration_errors(ErrorTable& table);
+void manifest_errors(ErrorTable& table);
+void audio_errors(ErrorTable& table);
+void text_errors(ErrorTable& table);
+void tokenizer_errors(ErrorTable& table);
+void checkpoint_errors(ErrorTable& table);
 
 /// All of them.
-inline void every_error(ErrorTable& table) { configuration_errors(table); }
+inline void every_error(ErrorTable& table) {
+  command_line_errors(table);
+  configuration_errors(table);
+  manifest_errors(table);
+  audio_errors(table);
+  text_errors(table);
+  tokenizer_errors(table);
+  checkpoint_errors(table);
+}
 
 }  // namespace chorus::errors

@@ -1,0 +1,71 @@
+#include <chorus/apps/training_data.h>
+#include <chorus/core/error.h>
+
+#include <unordered_map>
+
+namespace chorus {
+namespace {
+
+/// Tells the first few of a kind and at the end how many more there were: a broken corpus must not flood the log.
+class Teller {
+ public:
+  Teller(std::string kind, const Say& say) : kind_(std::move(kind)), say_(say) {}
+  ~Teller() {
+    if (count_ > most && say_) say_(kind_ + ": and " + std::to_string(count_ - most) + " more");
+  }
+  Teller(const Teller&) = delete;
+  Teller& operator=(const Teller&) = delete;
+
+  void operator()(const std::string& what) {
+    if (++count_ <= most && say_) say_(kind_ + ": " + what);
+  }
+  std::int64_t count() const { return count_; }
+
+ private:
+  static constexpr std::int64_t most = 10;
+  std::string kind_;
+  const Say& say_;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace
+
+UsableEntries usable_entries(std::vector<ManifestEntry> all, bool sound, const Say& say) {
+  UsableEntries out;
+  Teller duplicates("left out a duplicate", say), unreadable("left out a recording", say);
+  std::unordered_map<std::string, std::string> places;  // of ids
+  for (ManifestEntry& entry : all) {
+    if (!entry.id.empty()) {
+      const auto [first, fresh] = places.emplace(entry.id, place(entry));
+      if (!fresh) {
+        duplicates(place(entry) + ": id '" + entry.id + "' is that of " + first->second + ", expected one of its own");
+        continue;
+      }
+    }
+    try {
+      if (sound) {
+        fill_durations(std::span(&entry, 1));
+        require(entry.duration > 0, "data", entry.audio.string(), " has ", entry.duration, " seconds from offset ",
+                entry.offset, " on");
+      }
+      out.entries.push_back(std::move(entry));
+    } catch (const Error& error) {
+      unreadable(place(entry) + ": " + error.what());
+    }
+  }
+  out.drops.duplicates = duplicates.count();
+  out.drops.unreadable = unreadable.count();
+  return out;
+}
+
+UsableEntries read_usable(const std::filesystem::path& manifest, bool skip_bad_lines, Content content, const Say& say) {
+  Teller bad("left out a line", say);
+  auto all =
+      skip_bad_lines ? read_manifest(manifest, [&](const std::string& problem) { bad(problem); }) : read_manifest(manifest);
+  UsableEntries out = usable_entries(std::move(all), true, say);
+  out.drops.bad_lines = bad.count();
+  require(!out.entries.empty(), "data", manifest.string(), " has no entry that can be used: ", out.drops.report());
+  return out;
+}
+
+}  // namespace chorus

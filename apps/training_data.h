@@ -1,0 +1,23 @@
+// From what a manifest lists to what a run can use, with everything left out told and counted.
+#pragma once
+#include <chorus/io/batches.h>
+#include <chorus/io/manifest.h>
+
+namespace chorus {
+
+using Say = std::function<void(const std::string&)>;
+
+struct UsableEntries {
+  std::vector<ManifestEntry> entries;  ///< with known durations
+  DropCounts drops;
+};
+
+/// Leaves out entries with the id of an earlier one and, where `sound` (their durations are then needed), those whose sound
+/// file's header can't be read. The first few of each kind are told, the others counted.
+UsableEntries usable_entries(std::vector<ManifestEntry> all, bool sound, const Say& say);
+
+/// Reads a manifest and leaves out what can't be used; bad lines are told and counted too, or with `skip_bad_lines` = false an
+/// error. Text is taken as it is. An error also if nothing is left.
+UsableEntries read_usable(const std::filesystem::path& manifest, bool skip_bad_lines, Content content, const Say& say);
+
+}  // namespace chorus
