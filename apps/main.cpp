@@ -2,12 +2,23 @@
 #include <chorus/apps/command_line.h>
 #include <chorus/core/config.h>
 #include <chorus/core/cpu.h>
+#include <chorus/core/text.h>
 
 #include <cstdio>
 #include <stdexcept>
 
 /// Exit status of a wrong command line or configuration; other errors have 1.
 constexpr int usage_error = 2;
+
+std::string nearest_command(const CLI::App& app, const std::string& word) {
+  std::string nearest;
+  std::size_t fewest = 4;
+  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    const std::size_t edits = chorus::edit_distance(word, command->get_name());
+    if (edits < fewest) fewest = edits, nearest = "; the nearest is " + command->get_name();
+  }
+  return nearest;
+}
 
 int main(int argc, char** argv) {
   CLI::App app("Chorus trains speech-LLMs.");
@@ -25,6 +36,11 @@ int main(int argc, char** argv) {
     if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw std::runtime_error("standard output can't be written");
     return status;
   } catch (const CLI::ParseError& error) {
+    if (argc > 1 && argv[1][0] != '-' && !app.get_subcommand_no_throw(argv[1])) {
+      std::fprintf(stderr, "chorus: there is no command '%s'%s\nRun with --help for more information.\n", argv[1],
+                   nearest_command(app, argv[1]).c_str());
+      return usage_error;
+    }
     return app.exit(error) == 0 ? 0 : usage_error;  // 0: help was asked for
   } catch (const chorus::ConfigError& error) {
     std::fprintf(stderr, "chorus: %s\n", error.what());

@@ -102,6 +102,8 @@ void claim_run_folder(const std::filesystem::path& folder, const RunConfig& conf
 }
 
 RunInputs load_run_inputs(const std::filesystem::path& folder, const RunConfig& config) {
+  require(std::filesystem::exists(folder / "tokenizer.model"), "run folder", folder.string(),
+          " has lost its tokenizer.model, without which its checkpoints can't be used: put it back");
   FeatureStatistics statistics;
   if (config.features.normalize == "global") statistics = read_statistics(folder / "statistics.json", config.features.mels);
   return {Tokenizer::load(folder / "tokenizer.model"), std::move(statistics)};

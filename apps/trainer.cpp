@@ -238,8 +238,7 @@ class Trainer {
   void require_inputs() const {
     const auto require_same = [&](const std::string& saved, const std::string& now, const char* file) {
       require(saved.empty() || saved == now, "resume", (config_.trainer.output_dir / file).string(),
-              " isn't the one that the checkpoints were trained with (digest ", saved, ", now ", now,
-              "); put that back or choose another trainer.output_dir");
+              " isn't the one that the checkpoints were trained with; put that back or choose another trainer.output_dir");
     };
     require_same(progress_.tokenizer_digest, tokenizer_digest(), "tokenizer.model");
     require_same(progress_.statistics_digest, statistics_digest(), "statistics.json");

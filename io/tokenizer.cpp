@@ -23,6 +23,13 @@ class Sentences : public sentencepiece::SentenceIterator {
   std::size_t at_ = 0;
 };
 
+/// What the library says, without the place in its source.
+std::string reason(const sentencepiece::util::Status& status) {
+  const std::string text = status.ToString();
+  const auto end = text.rfind("] ");
+  return end == text.npos ? text.find(".cc(") == text.npos ? text : "it can't be parsed" : text.substr(end + 2);
+}
+
 }  // namespace
 
 std::string train_tokenizer(std::span<const std::string> texts, const TokenizerConfig& config) {
@@ -50,7 +57,7 @@ std::string train_tokenizer(std::span<const std::string> texts, const TokenizerC
   std::string model;
   const auto status = sentencepiece::SentencePieceTrainer::Train(keys, &sentences, &model);
   require(status.ok(), "train_tokenizer", config.type, " with vocab_size ", config.vocab_size, " on ", texts.size(),
-          " texts: ", status.message());
+          " texts: ", reason(status));
   return model;
 }
 
@@ -65,7 +72,7 @@ Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(std::string model, const std::string& name) : model_(std::move(model)), impl_(std::make_unique<Impl>()) {
   const auto status = impl_->processor.LoadFromSerializedProto(model_);
   require(status.ok() && impl_->processor.GetPieceSize() > 0, "Tokenizer", name, " is no SentencePiece model (", model_.size(),
-          " bytes): ", status.message());
+          " bytes): ", status.ok() ? "it has no pieces" : reason(status));
 }
 
 Tokenizer Tokenizer::load(const std::filesystem::path& file) { return Tokenizer(read_file(file), file.string()); }

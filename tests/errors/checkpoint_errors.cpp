@@ -64,7 +64,7 @@ void checkpoint_errors(ErrorTable& table) {
     fs::remove_all("run/checkpoints");
     fs::copy("other/checkpoints", "run/checkpoints", fs::copy_options::recursive);
     return refused(
-        {"step-000004 is of another model", "of another shape: model/", "[32]", "missing in it: model/llm/layers/0"});
+        {"step-000004 is of another model", "of another shape: model/", "(32) instead of (16)", "missing in it: model/llm/layers/0"});
   });
   table.add("a checkpoint of a later version", [](Scene& s) {
     write_run(s);
@@ -90,7 +90,7 @@ void checkpoint_errors(ErrorTable& table) {
   table.add("the run's tokenizer.model is gone", [](Scene& s) {
     write_run(s);
     fs::remove("run/tokenizer.model");
-    return refused({"cannot open run/tokenizer.model", "No such file"});
+    return refused({"run has lost its tokenizer.model"});
   });
   table.add("the run's statistics.json is damaged", [](Scene& s) {
     write_run(s);

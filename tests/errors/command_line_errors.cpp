@@ -20,7 +20,7 @@ constexpr const char* configuration = "[data]\ntrain = \"train.jsonl\"\n[batches
 void command_line_errors(ErrorTable& table) {
   table.section("Command line");
   table.add("no command", [](Scene& s) { return refused(s, {}, {"subcommand", "--help"}); });
-  table.add("an unknown command", [](Scene& s) { return refused(s, {"trian"}, {"trian"}); });
+  table.add("an unknown command", [](Scene& s) { return refused(s, {"trian"}, {"'trian'", "the nearest is train"}); });
   table.add("an unknown option", [](Scene& s) { return refused(s, {"train", "--fast"}, {"--fast"}); });
   table.add("a required option left out", [](Scene& s) { return refused(s, {"transcribe", "a.wav"}, {"--run"}); });
   table.add("no configuration",

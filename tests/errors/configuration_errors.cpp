@@ -28,7 +28,7 @@ void configuration_errors(ErrorTable& table) {
     const std::vector<std::string_view> wanted = parts;
     table.add(wrong, [&](Scene& s) { return refused(s, std::string(base) + more, wanted); });
   };
-  add("an unknown or misspelt key", "[trainer]\nsteeds = 7\n", {"my.toml:6:1: trainer.steeds: unknown key", "seed"});
+  add("an unknown or misspelt key", "[trainer]\nsteeds = 7\n", {"my.toml:5:9: trainer.steeds: unknown key", "seed"});
   add("values of the wrong type and out of range",
       "[trainer]\nseed = \"one\"\nprecision = \"fp31\"\n[optimizer]\nbeta1 = 1.5\n",
       {"3 errors", "my.toml:6:8: trainer.seed = \"one\": expected an integer", "the nearest is \"fp32\"",

@@ -45,7 +45,7 @@ void manifest_errors(ErrorTable& table) {
       "line without its end do no harm.");
   table.add("a line that is no JSON", [](Scene& s) {
     return bad_line(s, "{\"audio_filepath\": \"ab.wav\", \"text\": ab}\n",
-                    {"train.jsonl:5: no JSON: column 37", "one object per line"});
+                    {"train.jsonl:5: no JSON: column 38", "one object per line"});
   });
   table.add("a line that is JSON, but no object", [](Scene& s) {
     return bad_line(s, "[\"ab.wav\", \"ab\"]\n", {"train.jsonl:5: expected a JSON object, found array"});

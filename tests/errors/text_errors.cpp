@@ -31,7 +31,7 @@ void text_errors(ErrorTable& table) {
   });
   table.add("broken UTF-8", [](Scene& s) {
     return costs_a_line(s, line("ab.wav", "a\xff"), "left out a line", "1 with an unusable manifest line",
-                        {"train.jsonl:5: byte 39 of the line, 255, belongs to no character of UTF-8"});
+                        {"train.jsonl:5: byte 40 of the line, 255, belongs to no character of UTF-8"});
   });
 }
 
