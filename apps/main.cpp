@@ -10,14 +10,18 @@
 /// Exit status of a wrong command line or configuration; other errors have 1.
 constexpr int usage_error = 2;
 
-std::string nearest_command(const CLI::App& app, const std::string& word) {
-  std::string nearest;
+/// Says so where the first word is no command: what the parser would say doesn't name the word.
+bool unknown_command(const CLI::App& app, const std::string& word) {
+  std::string hint;
   std::size_t fewest = 4;
   for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     const std::size_t edits = chorus::edit_distance(word, command->get_name());
-    if (edits < fewest) fewest = edits, nearest = "; the nearest is " + command->get_name();
+    if (edits == 0) return false;
+    if (edits < fewest) fewest = edits, hint = "; the nearest is " + command->get_name();
   }
-  return nearest;
+  std::fprintf(stderr, "chorus: there is no command '%s'%s\nRun with --help for more information.\n", word.c_str(),
+               hint.c_str());
+  return true;
 }
 
 int main(int argc, char** argv) {
@@ -36,11 +40,7 @@ int main(int argc, char** argv) {
     if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw std::runtime_error("standard output can't be written");
     return status;
   } catch (const CLI::ParseError& error) {
-    if (argc > 1 && argv[1][0] != '-' && !app.get_subcommand_no_throw(argv[1])) {
-      std::fprintf(stderr, "chorus: there is no command '%s'%s\nRun with --help for more information.\n", argv[1],
-                   nearest_command(app, argv[1]).c_str());
-      return usage_error;
-    }
+    if (argc > 1 && argv[1][0] != '-' && unknown_command(app, argv[1])) return usage_error;
     return app.exit(error) == 0 ? 0 : usage_error;  // 0: help was asked for
   } catch (const chorus::ConfigError& error) {
     std::fprintf(stderr, "chorus: %s\n", error.what());

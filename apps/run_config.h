@@ -60,8 +60,8 @@ struct PhaseConfig {
   void rules(Check&& check) const {
     check(llm_weight > 0 || ctc_weight > 0, "llm_weight", "and ctc_weight are both 0: nothing to train");
     check(schedule.warmup_steps <= steps, "schedule", "warmup_steps ", schedule.warmup_steps, " is more than steps = ", steps);
-    check(schedule.decay_steps == 0 || schedule.decay_steps <= steps - schedule.warmup_steps, "schedule", "decay_steps ", schedule.decay_steps,
-          " is more than what warmup_steps = ", schedule.warmup_steps, " leave of steps = ", steps);
+    check(schedule.decay_steps == 0 || schedule.decay_steps <= steps - schedule.warmup_steps, "schedule", "decay_steps ",
+          schedule.decay_steps, " is more than what warmup_steps = ", schedule.warmup_steps, " leave of steps = ", steps);
     check(token_corruption == 0 || llm_weight > 0, "token_corruption", token_corruption, " has no effect with llm_weight = 0");
     check(label_smoothing == 0 || llm_weight > 0, "label_smoothing", label_smoothing, " has no effect with llm_weight = 0");
     check(!batches || batches->sizes() == 1, "batches", batches ? batches->sizes_text() : "");

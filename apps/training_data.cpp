@@ -60,9 +60,9 @@ UsableEntries usable_entries(std::vector<ManifestEntry> all, bool sound, const S
 
 UsableEntries read_usable(const std::filesystem::path& manifest, bool skip_bad_lines, Content content, const Say& say) {
   Teller bad("left out a line", say);
-  auto all =
-      skip_bad_lines ? read_manifest(manifest, [&](const std::string& problem) { bad(problem); }) : read_manifest(manifest);
-  UsableEntries out = usable_entries(std::move(all), true, say);
+  BadLine report;
+  if (skip_bad_lines) report = [&](const std::string& problem) { bad(problem); };
+  UsableEntries out = usable_entries(read_manifest(manifest, report, content), content == Content::speech, say);
   out.drops.bad_lines = bad.count();
   require(!out.entries.empty(), "data", manifest.string(), " has no entry that can be used: ", out.drops.report());
   return out;

@@ -28,12 +28,12 @@ void configuration_errors(ErrorTable& table) {
     const std::vector<std::string_view> wanted = parts;
     table.add(wrong, [&](Scene& s) { return refused(s, std::string(base) + more, wanted); });
   };
-  add("an unknown or misspelt key", "[trainer]\nsteeds = 7\n", {"my.toml:5:9: trainer.steeds: unknown key", "seed"});
+  add("an unknown or misspelt key", "[trainer]\nsteeds = 7\n", {"my.toml:6:1: trainer.steeds: unknown key", "seed"});
   add("values of the wrong type and out of range",
       "[trainer]\nseed = \"one\"\nprecision = \"fp31\"\n[optimizer]\nbeta1 = 1.5\n",
       {"3 errors", "my.toml:6:8: trainer.seed = \"one\": expected an integer", "the nearest is \"fp32\"",
        "my.toml:9:9: optimizer.beta1 = 1.5: expected from 0 to 0.99999"});
-  add("no TOML", "[trainer\n", {"my.toml:6:1: "});
+  add("no TOML", "[trainer\n", {"my.toml:5:9: "});
   add("a key twice", "[trainer]\nseed = 1\nseed = 2\n", {"my.toml:7:"});
   add("a number that no machine can honour",
       "[trainer]\nthreads = 1000000\nmemory_limit_gigabytes = inf\n[features]\nwindow_seconds = 1e300\n",
