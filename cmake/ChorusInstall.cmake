@@ -11,5 +11,5 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/ChorusConfig.cmake.in 
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Chorus)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ChorusConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/ChorusConfig.cmake ${PROJECT_BINARY_DIR}/ChorusConfigVersion.cmake
-  ${PROJECT_SOURCE_DIR}/cmake/FindOneDNN.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/FindOneDNN.cmake ${PROJECT_SOURCE_DIR}/cmake/FindSentencePiece.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Chorus)
