@@ -64,14 +64,23 @@ Axes axes_of(const Chart& chart) {
   }
   axes.low = std::ranges::min(values);
   axes.high = std::ranges::max(values);
-  // Bands are shown but for the most extreme fiftieth of them: one slow step must not flatten the curve.
+  axes.log = chart.logarithmic && axes.low > 0 && axes.high / axes.low > 10;
+  // The scale is made for the means. Most of the bands' range is shown too, unless it would flatten the curves.
   if (!tops.empty()) {
     std::ranges::sort(tops);
     std::ranges::sort(bottoms);
-    axes.high = std::max(axes.high, tops[tops.size() - 1 - tops.size() / 50]);
-    axes.low = std::min(axes.low, bottoms[bottoms.size() / 50]);
+    const double top = std::max(axes.high, tops[tops.size() - 1 - tops.size() / 50]),
+                 bottom = std::min(axes.low, bottoms[bottoms.size() / 50]);
+    if (axes.log) {
+      const double most = std::pow(axes.high / axes.low, 0.3);
+      axes.high = std::min(top, axes.high * most);
+      axes.low = std::max(bottom, axes.low / most);
+    } else {
+      const double most = 0.3 * (axes.high - axes.low);
+      axes.high = std::min(top, axes.high + most);
+      axes.low = std::max(bottom, axes.low - most);
+    }
   }
-  axes.log = chart.logarithmic && axes.low > 0 && axes.high / axes.low > 20;
   if (axes.log) {
     axes.low /= 1.1;
     axes.high *= 1.1;
@@ -157,7 +166,7 @@ std::string shapes(const Chart& chart, const Axes& axes) {
 std::string percent(double share) { return short_number(100 * share) + '%'; }
 
 std::string legend(const Chart& chart) {
-  if (chart.curves.size() < 2) return "";
+  if (chart.curves.size() < 2 && chart.curves[0].prefix.empty()) return "";
   std::string out = "<ul class=\"legend\">";
   for (std::size_t i = 0; i < chart.curves.size(); ++i) {
     const Curve& curve = chart.curves[i];

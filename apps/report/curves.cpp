@@ -31,7 +31,7 @@ void add_column(Runs runs, Chart& chart, const std::string& column, const std::s
   for (std::size_t r = 0; r < runs.size(); ++r) {
     auto b = buckets(runs[r], column);
     if (b.empty()) continue;
-    chart.curves.push_back({.name = label(runs, r, name),
+    chart.curves.push_back({.name = runs.size() == 1 ? name : runs[r].name,
                             .color = color(runs, r, own_color),
                             .buckets = std::move(b),
                             .prefix = key_prefix(runs, r),
@@ -105,7 +105,7 @@ Chart loss(Runs runs) {
   chart.logarithmic = true;
   chart.from_zero = false;
   if (!has_decoder_and_ctc(runs)) {
-    add_column(runs, chart, "loss", runs.size() == 1 ? "loss" : "", 1, true);
+    add_column(runs, chart, "loss", "loss", 1, true);
     return chart;
   }
   // What is trained lies under its parts.
@@ -137,6 +137,12 @@ Chart memory(const Run& run) {
 
 }  // namespace
 
+bool evaluated_repeatedly(Runs runs) {
+  return std::ranges::any_of(runs, [](const Run& run) {
+    return !run.evaluations.empty() && run.evaluations.front().step != run.evaluations.back().step;
+  });
+}
+
 std::vector<PlacedChart> charts(Runs runs) {
   std::vector<PlacedChart> out;
   const auto add = [&](PlacedChart::Group group, Chart chart, bool wide = false) {
@@ -163,8 +169,10 @@ std::vector<PlacedChart> charts(Runs runs) {
     add_evaluation(runs, held_out, "ctc_loss", both ? "CTC head" : "", 2, both);
   }
   held_out.from_zero = false;
-  add(PlacedChart::learning, std::move(errors));
-  add(PlacedChart::learning, std::move(held_out));
+  if (evaluated_repeatedly(runs)) {  // single points are no curves: the page has them as a table
+    add(PlacedChart::learning, std::move(errors));
+    add(PlacedChart::learning, std::move(held_out));
+  }
 
   Chart rate = chart_of(runs, "lr", "Learning rate", "× 10⁻³", {1e-3, -3, " × 10⁻³"});
   add_column(runs, rate, "lr", "learning rate", 1, false);
@@ -189,7 +197,7 @@ std::vector<PlacedChart> charts(Runs runs) {
       if (const auto* peaks = run.column("memory_step_peak_bytes")) most = std::max(most, largest(*peaks));
     Chart total = chart_of(runs, "memory", "Memory", "", bytes_format(most));
     total.unit = std::string(total.format.unit.substr(1)) + ", the most in use during a step";
-    add_column(runs, total, "memory_step_peak_bytes", "", 1, false);
+    add_column(runs, total, "memory_step_peak_bytes", "in use at once", 1, false);
     add(PlacedChart::memory, std::move(total), true);
   }
   return out;

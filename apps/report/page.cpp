@@ -4,6 +4,7 @@
 #include <chorus/apps/report/sections.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace chorus::report {
 namespace {
@@ -72,13 +73,14 @@ struct Section {
   std::string id, title, lead, body;
 };
 
-std::string chart_grid(const std::vector<PlacedChart>& all, PlacedChart::Group group) {
+/// `more` follows the first chart.
+std::string chart_grid(const std::vector<PlacedChart>& all, PlacedChart::Group group, std::string more = "") {
   std::string out;
   for (const auto& placed : all) {
     if (placed.group != group) continue;
     std::string html = draw(placed.chart);
     if (placed.wide && !html.empty()) html.replace(html.find("\"chart\""), 7, "\"chart wide\"");
-    out += html;
+    out += html + std::exchange(more, "");
   }
   return out.empty() ? "" : "<div class=\"grid\">" + out + "</div>";
 }
@@ -126,7 +128,7 @@ std::string page(std::span<const Run> runs) {
   const bool one = runs.size() == 1;
   std::vector<Section> sections{
       {"learning", "Learning", one ? "" : "One colour for each run, throughout the page.",
-       chart_grid(all, PlacedChart::learning)},
+       chart_grid(all, PlacedChart::learning, evaluations(runs))},
       {"speed", "Speed", "", chart_grid(all, PlacedChart::speed)},
       {"operations", "Time by operation",
        one ? "Forward and backward pass together; nested operations are counted once, so that the shares add up to the time in "

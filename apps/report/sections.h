@@ -33,6 +33,11 @@ struct PlacedChart {
 };
 std::vector<PlacedChart> charts(Runs runs);
 
+/// Whether any run was evaluated after different steps.
+bool evaluated_repeatedly(Runs runs);
+/// The last evaluation of each run, where there are no curves of them.
+std::string evaluations(Runs runs);
+
 std::string operations(Runs runs);
 std::string transcripts(Runs runs);
 std::string dropped(Runs runs);

@@ -144,11 +144,42 @@ std::string draw_recording(const std::string& name, const std::string& reference
 
 }  // namespace
 
+std::string evaluations(Runs runs) {
+  if (evaluated_repeatedly(runs)) return "";
+  std::string rows;
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const Record* last = runs[r].last_evaluation();
+    if (!last) continue;
+    for (const std::string part : {"llm", "ctc"}) {
+      const auto cell = [&](const std::string& name, const Format& format) {
+        const auto found = last->values.find(part + name);
+        if (found == last->values.end() || !std::isfinite(found->second)) return std::string("<td class=\"n\">–</td>");
+        const std::string step = std::to_string(last->step);
+        return "<td class=\"n\">" +
+               figure(key_prefix(runs, r) + "mean:evaluation." + part + name + ':' + step + '-' + step, found->second, format) +
+               "</td>";
+      };
+      const auto loss = last->values.find(part + "_loss");
+      if (loss == last->values.end() || loss->second == 0 || (part == "llm" && !trains_decoder(runs[r], last->phase))) continue;
+      rows += "<tr><td>" + (runs.size() > 1 ? escape(runs[r].name) + ", " : "") + (part == "llm" ? "decoder" : "CTC head") +
+              ", after step " + decimal(static_cast<double>(last->step), 0) + "</td>" + cell("_cer", {0.01, 1, " %"}) +
+              cell("_wer", {0.01, 1, " %"}) + cell("_loss", {1, 3, ""}) + "</tr>";
+    }
+  }
+  if (rows.empty()) return "";
+  return "<div class=\"sheet scroll wide\"><table class=\"full\"><thead><tr><th scope=\"col\">held out</th><th scope=\"col\" "
+         "class=\"n\">characters wrong</th><th scope=\"col\" class=\"n\">words wrong</th><th scope=\"col\" class=\"n\">loss, "
+         "nats "
+         "per label</th></tr></thead><tbody>" +
+         rows + "</tbody></table></div>";
+}
+
 std::string operations(Runs runs) { return runs.size() == 1 ? operations_of_one(runs[0]) : operations_of_several(runs); }
 
 std::string transcripts(Runs runs) {
   // Recordings in the order of the first run that has any; with several runs one line for each.
   std::vector<std::string> order;
+  std::size_t source = runs.size();
   std::map<std::string, std::string> references;
   std::map<std::string, std::vector<Line>> lines;
   for (std::size_t r = 0; r < runs.size(); ++r) {
@@ -156,7 +187,8 @@ std::string transcripts(Runs runs) {
     const std::string part = main_part(run);
     for (const auto& row : run.transcripts) {
       if (!references.contains(row.recording)) {
-        if (r > 0 && !order.empty()) continue;  // of another corpus
+        if (source != r && source != runs.size()) continue;  // of another corpus
+        source = r;
         order.push_back(row.recording);
         references[row.recording] = row.reference;
       }

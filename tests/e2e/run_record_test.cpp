@@ -57,6 +57,7 @@ TEST(RunRecord, SaysEverythingOfEveryStep) {
   const auto metrics = config.trainer.output_dir / "metrics.jsonl";
   const auto steps = lines_of(metrics, "step");
   ASSERT_EQ(steps.size(), 30u);
+  std::vector<double> covered;  // part of each step's time that its operations account for
   for (std::size_t i = 0; i < 30; ++i) {
     const StepReport& r = run.heard.steps[i];
     const auto& line = steps[i];
@@ -82,9 +83,12 @@ TEST(RunRecord, SaysEverythingOfEveryStep) {
     double seconds = 0;
     for (const auto& [op, total] : r.ops) seconds += total.seconds;
     EXPECT_LE(seconds, r.seconds);
-    EXPECT_GT(seconds, 0.5 * r.seconds);
+    covered.push_back(seconds / r.seconds);
     EXPECT_EQ(r.ops.at("optimizer").count, 1);
   }
+  // Most of all: single steps of a millisecond may be interrupted between the two clocks.
+  std::ranges::sort(covered);
+  EXPECT_GT(covered[15], 0.8);
   // Phases end after 14 and 30 steps: an interval never mixes two.
   const auto intervals = lines_of(metrics, "interval");
   std::vector<std::int64_t> ends;

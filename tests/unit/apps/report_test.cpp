@@ -201,6 +201,20 @@ TEST_F(Report, RunsOfOnePartHaveItsFiguresOnly) {
   EXPECT_GT(check_figures(html, {text}), 100);
 }
 
+TEST_F(Report, ASingleEvaluationIsATable) {
+  const auto once = write_run("once", {.steps = 250});
+  std::string html = page_of({once});
+  EXPECT_TRUE(has(html, "characters wrong</th>") && !has(html, "Held-out error rates"));
+  EXPECT_GT(check_figures(html, {once}), 100);
+  check_tags(html);
+  // Recordings are those of the first run that has any.
+  const auto none = write_run("none", {.steps = 250, .evaluations = false});
+  html = page_of({none, once});
+  EXPECT_TRUE(has(html, "<span>first</span>") && has(html, "<span>second</span>"));
+  check_figures(html, {none, once});
+  check_tags(html);
+}
+
 TEST_F(Report, SeveralRunsAreCompared) {
   const std::vector<std::filesystem::path> folders{write_run("a", {}), write_run("b", {.steps = 400, .salt = 2}),
                                                    write_run("c", {.steps = 300, .salt = 5, .evaluations = false})};
