@@ -75,11 +75,10 @@ void write_step_events(EventFile& events, const StepReport& r, double matrix_pea
 }  // namespace
 
 std::vector<std::pair<std::string, std::int64_t>> drops_by_reason(const DropCounts& drops) {
-  return {{"too_short", drops.too_short},
-          {"too_long", drops.too_long},
-          {"empty_text", drops.empty_text},
-          {"text_too_long", drops.text_too_long},
-          {"failed", drops.failed}};
+  return {{"too_short", drops.too_short},         {"too_long", drops.too_long},     {"empty_text", drops.empty_text},
+          {"text_too_long", drops.text_too_long}, {"failed", drops.failed},         {"unknown_text", drops.unknown_text},
+          {"bad_lines", drops.bad_lines},         {"duplicates", drops.duplicates}, {"unreadable", drops.unreadable},
+          {"without_ctc", drops.without_ctc}};
 }
 
 RunRecord::RunRecord(std::filesystem::path folder, RunRecordOptions options, std::function<void(const std::string&)> say)

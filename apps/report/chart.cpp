@@ -86,6 +86,7 @@ Axes axes_of(const Chart& chart) {
     axes.high *= 1.1;
     return axes;
   }
+  axes.high = std::max(axes.high, chart.least_high);
   if (chart.from_zero && axes.low >= 0) axes.low = 0;
   const double room = axes.high > axes.low ? 0.06 * (axes.high - axes.low) : std::max(std::abs(axes.high), 1.0) * 0.1;
   axes.high += room;

@@ -22,6 +22,7 @@ struct Chart {
   std::string note;  ///< below; may be empty
   Format format;     ///< of values
   bool from_zero = true;
+  double least_high = 0;     ///< the scale reaches at least up to here: noise around nothing isn't blown up
   bool logarithmic = false;  ///< where the values span enough; from_zero is ignored then
   bool stacked = false;      ///< areas of the largest values on top of each other; the last curve is a line over them
   std::vector<Curve> curves;

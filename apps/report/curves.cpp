@@ -186,6 +186,7 @@ std::vector<PlacedChart> charts(Runs runs) {
   add_column(runs, tokens, "tokens_per_s", "tokens per second", 1, true);
   add(PlacedChart::speed, std::move(tokens));
   Chart wait = chart_of(runs, "data-wait", "Waiting for data", "ms per step", {1e-3, 2, " ms"});
+  wait.least_high = 1e-3;
   add_column(runs, wait, "data_wait", "waiting for data", 1, true);
   add(PlacedChart::speed, std::move(wait));
 

@@ -218,7 +218,12 @@ std::string dropped(Runs runs) {
                                                               {"too_long", "longer than the longest allowed"},
                                                               {"empty_text", "without text"},
                                                               {"text_too_long", "more text than the sound can hold"},
-                                                              {"failed", "failed to load"}};
+                                                              {"failed", "failed to load"},
+                                                              {"unknown_text", "too many characters that the tokenizer lacks"},
+                                                              {"bad_lines", "unusable lines of the manifest"},
+                                                              {"duplicates", "with the id of another"},
+                                                              {"unreadable", "sound that can't be read"},
+                                                              {"without_ctc", "kept for the decoder, too short for CTC"}};
   std::vector<std::string> reasons;
   bool any = false;
   for (const auto& run : runs) {

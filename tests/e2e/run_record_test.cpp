@@ -218,6 +218,16 @@ TEST(RunRecord, FilesThatCannotBeWrittenDontEndTraining) {
   EXPECT_NE(run.said[0].find("metrics.jsonl can't be written, training goes on without it"), std::string::npos) << run.said[0];
 }
 
+TEST(RunRecord, NamesEveryReasonForDroppingASample) {
+  const DropCounts drops{.too_short = 1, .too_long = 10, .failed = 100, .bad_lines = 1000};
+  const auto reasons = drops_by_reason(drops);
+  // All members are counts: one that is added must get a name.
+  EXPECT_EQ(reasons.size() * sizeof(std::int64_t), sizeof(DropCounts));
+  std::int64_t sum = 0;
+  for (const auto& [reason, count] : reasons) sum += count;
+  EXPECT_EQ(sum, 1111);
+}
+
 TEST(RunRecord, CostsFarLessThanAStep) {
   const Folder folder("cost");
   RunRecord record(folder.path, {.matrix_peak = 1e9, .interval = 100, .transcripts = 50, .config = ""},
