@@ -26,7 +26,13 @@ void check_paths(const Loaded<RunConfig>& loaded) {
     };
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
-    if (folder && fs::exists(status) && !fs::is_directory(status)) wrong("is a file, expected a folder or a path to make one");
+    for (fs::path above = path; folder && !above.empty(); above = above.parent_path()) {
+      const fs::file_status there = fs::status(above, error);
+      if (fs::exists(there) && !fs::is_directory(there))
+        wrong((above == path ? "is" : above.string() + " is") +
+              std::string(" a file, expected a folder or a path to make one"));
+      if (fs::exists(there) || above == above.parent_path()) break;
+    }
     if (folder || path.empty()) return;
     if (!fs::exists(status)) return wrong("there is no such file");
     if (fs::is_directory(status)) return wrong("is a folder, expected a file");

@@ -204,7 +204,7 @@ class Trainer {
       require(progress_.phase >= 0 && progress_.phase < static_cast<std::int64_t>(config_.phases.size()), "resume",
               checkpoint->folder().string(), " is in phase ", progress_.phase, " of ", config_.phases.size());
       phase_ = make_phase();
-      require_inputs();
+      require_same_inputs(progress_, inputs_, config_.trainer.output_dir);
       read_tensors(*checkpoint, named_tensors(*phase_.built, phase_.optimizer));
       phase_.built->store.masters_to_values();
       phase_.optimizer.set_steps(progress_.phase_step);
@@ -218,30 +218,10 @@ class Trainer {
       phase_ = make_phase();
       init_from_runs(config_, inputs_, *phase_.built, [this](const std::string& line) { say(line); });
     }
-    progress_.tokenizer_digest = tokenizer_digest();
-    progress_.statistics_digest = statistics_digest();
+    progress_.tokenizer_digest = tokenizer_digest(inputs_);
+    progress_.statistics_digest = statistics_digest(inputs_);
     announce();
     if (progress_.phase_step < phase_.config->steps) start_loader();
-  }
-
-  std::string tokenizer_digest() const {
-    const std::string& model = inputs_.tokenizer.model();
-    return digest(model.data(), model.size());
-  }
-  std::string statistics_digest() const {
-    Hasher hasher;
-    for (const auto* values : {&inputs_.statistics.mean, &inputs_.statistics.deviation})
-      hasher.update(values->data(), values->size() * sizeof(double));
-    return hasher.hex();
-  }
-  /// Other pieces or other features under the weights of a checkpoint would be wrong without any sign.
-  void require_inputs() const {
-    const auto require_same = [&](const std::string& saved, const std::string& now, const char* file) {
-      require(saved.empty() || saved == now, "resume", (config_.trainer.output_dir / file).string(),
-              " isn't the one that the checkpoints were trained with; put that back or choose another trainer.output_dir");
-    };
-    require_same(progress_.tokenizer_digest, tokenizer_digest(), "tokenizer.model");
-    require_same(progress_.statistics_digest, statistics_digest(), "statistics.json");
   }
 
   void next_phase() {

@@ -57,6 +57,28 @@ Progress progress_from_json(const nlohmann::json& json) {
   }
 }
 
+std::string tokenizer_digest(const RunInputs& inputs) {
+  const std::string& model = inputs.tokenizer.model();
+  return digest(model.data(), model.size());
+}
+
+std::string statistics_digest(const RunInputs& inputs) {
+  Hasher hasher;
+  for (const auto* values : {&inputs.statistics.mean, &inputs.statistics.deviation})
+    hasher.update(values->data(), values->size() * sizeof(double));
+  return hasher.hex();
+}
+
+void require_same_inputs(const Progress& saved, const RunInputs& inputs, const std::filesystem::path& folder) {
+  const auto require_same = [&](const std::string& before, const std::string& now, const char* file) {
+    // Checkpoints of the first version don't say.
+    require(before.empty() || before == now, "run folder", (folder / file).string(),
+            " isn't the one that the checkpoints were trained with; put that back or choose another run folder");
+  };
+  require_same(saved.tokenizer_digest, tokenizer_digest(inputs), "tokenizer.model");
+  require_same(saved.statistics_digest, statistics_digest(inputs), "statistics.json");
+}
+
 std::vector<std::pair<std::string, Tensor>> named_weights(const BuiltSalm& built) {
   std::vector<std::pair<std::string, Tensor>> out;
   for (const auto& entry : built.store.trainable)

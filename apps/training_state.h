@@ -1,5 +1,6 @@
 // Where a run is: all that a checkpoint must hold so that going on equals never having stopped.
 #pragma once
+#include <chorus/apps/run_folder.h>
 #include <chorus/apps/salm_builder.h>
 
 #include <nlohmann/json.hpp>
@@ -21,6 +22,13 @@ struct Progress {
 nlohmann::json to_json(const Progress& progress);
 /// Throws naming what is missing.
 Progress progress_from_json(const nlohmann::json& json);
+
+/// XXH3-128 of what gives token ids and features their meaning.
+std::string tokenizer_digest(const RunInputs& inputs);
+std::string statistics_digest(const RunInputs& inputs);
+/// Other pieces or other features under the weights of a checkpoint would be wrong without any sign: an error that names the
+/// file of the run's folder.
+void require_same_inputs(const Progress& saved, const RunInputs& inputs, const std::filesystem::path& folder);
 
 /// Tensors of a run by their names in checkpoints: groups model, buffer and
 /// optimizer/<kind>, then the parameter's path (`checkpoint_path`).

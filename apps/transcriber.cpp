@@ -1,3 +1,4 @@
+#include <chorus/apps/checkpoint_fit.h>
 #include <chorus/apps/training_state.h>
 #include <chorus/apps/transcriber.h>
 #include <chorus/io/audio.h>
@@ -243,7 +244,8 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::function<void
                 static_cast<std::int64_t>(checkpoint->manifest().step)};
   // Nothing is trained here: without gradients and masters a model takes a fraction of the memory.
   run.built = build_salm(*run.context, run.config, run.inputs->tokenizer, {{".*"}, {}});
-  for (const auto& [name, tensor] : named_weights(*run.built)) checkpoint->read(name, tensor, {.convert = true});
+  require_same_inputs(progress_from_json(checkpoint->manifest().state), *run.inputs, folder);
+  read_tensors(*checkpoint, named_weights(*run.built), {.convert = true});
   run.transcriber = std::make_unique<Transcriber>(*run.context, run.built->model, run.config, *run.inputs);
   return run;
 }

@@ -63,8 +63,8 @@ void checkpoint_errors(ErrorTable& table) {
     train_tiny({"trainer.output_dir=other", "model.llm.hidden_size=32", "model.llm.num_hidden_layers=0"});
     fs::remove_all("run/checkpoints");
     fs::copy("other/checkpoints", "run/checkpoints", fs::copy_options::recursive);
-    return refused(
-        {"step-000004 is of another model", "of another shape: model/", "(32) instead of (16)", "missing in it: model/llm/layers/0"});
+    return refused({"step-000004 is of another model", "of another shape: model/", "(32) instead of (16)",
+                    "missing in it: model/llm/layers/0"});
   });
   table.add("a checkpoint of a later version", [](Scene& s) {
     write_run(s);
@@ -108,6 +108,31 @@ void checkpoint_errors(ErrorTable& table) {
     write_run(s);
     const RunLock lock("run");
     return refused({"another process is training in run"});
+  });
+  table.add("a run's tokenizer replaced by another one, for transcription", [](Scene& s) {
+    write_run(s);
+    s.write("run/tokenizer.model", train_tokenizer(std::vector<std::string>{"abcde"}, {.type = "char"}));
+    const std::string message = error_of([] { load_run("run", [](const std::string&) {}); });
+    expect_parts(message, {"run/tokenizer.model isn't the one"});
+    return Seen{message, stays};
+  });
+  table.add("a folder that is no run, for evaluation", [](Scene& s) {
+    std::filesystem::create_directory("mine");
+    const Ended ended = s.chorus({"evaluate", "--run", "mine", "heldout.jsonl"});
+    EXPECT_EQ(ended.status, 1);
+    expect_parts(ended.err, {"mine has no config.toml: it is no run"});
+    return Seen{ended.err, "everything; exit status 1"};
+  });
+  table.add("`trainer.output_dir` is below a file", [](Scene& s) {
+    s.write("my.toml",
+            "[data]\ntrain = \"train.jsonl\"\n[trainer]\noutput_dir = \"run/a\"\n[batches]\nglobal_batch_size = 4\n");
+    s.write("run", "mine");
+    s.write("train.jsonl", "");
+    const Ended ended = s.chorus({"train", "my.toml"});
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_EQ(read_file("run"), "mine");
+    expect_parts(ended.err, {"my.toml:4:14: trainer.output_dir = \"run/a\": run is a file"});
+    return Seen{ended.err, "the file; nothing was started; exit status 2"};
   });
   table.add("`trainer.output_dir` is a file", [](Scene& s) {
     s.write("my.toml", "[data]\ntrain = \"train.jsonl\"\n[trainer]\noutput_dir = \"run\"\n[batches]\nglobal_batch_size = 4\n");

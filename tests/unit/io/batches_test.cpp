@@ -151,6 +151,34 @@ TEST(BatchPlanner, UnusableUtterancesAreCountedByReason) {
       ThrowsMessage<Error>(HasSubstr("none of 2 utterances can be used: 1 too short, 1 without text")));
 }
 
+TEST(BatchPlanner, WhatIsLeftOutIsShownWithItsLimit) {
+  BatchConfig c;
+  c.global_batch_size = 4, c.max_seconds = 5, c.max_unknown_fraction = 0.1;
+  const auto known = [](std::int64_t tokens, std::int64_t unknown) {
+    return Utterance{.seconds = 1, .tokens = tokens, .language = 0, .unknown = unknown};
+  };
+  std::vector<Utterance> u = {known(20, 2), known(20, 3), known(1, 1), known(5, 0)};
+  u.resize(10, Utterance{.seconds = 6, .tokens = 3});
+  const BatchPlanner plan(c, u, 1, 8000, frames);
+  EXPECT_EQ(plan.drops().unknown_text, 2) << "2 of 20 are no more than a tenth";
+  EXPECT_EQ(plan.drops().too_long, 6);
+  EXPECT_EQ(plan.drops().total(), 8);
+  ASSERT_EQ(plan.left_out().size(), 5u) << "three of a reason at most";
+  EXPECT_EQ(plan.left_out()[0].entry, 1);
+  EXPECT_EQ(plan.left_out()[0].why, "3 of its 20 pieces are unknown to the tokenizer, more than max_unknown_fraction = 0.1");
+  EXPECT_EQ(plan.left_out()[4].why, "6 s are more than max_seconds = 5");
+}
+
+TEST(DropCounts, ReportTellsDroppedFromKept) {
+  DropCounts d{.failed = 2, .bad_lines = 1, .without_ctc = 3};
+  EXPECT_EQ(d.total(), 3) << "without CTC loss isn't dropped";
+  EXPECT_EQ(d.report(),
+            "1 with an unusable manifest line, 2 failed to load; 3 without CTC loss (too few frames for their text)");
+  d += DropCounts{.duplicates = 1, .unreadable = 4};
+  EXPECT_EQ(d.total(), 8);
+  EXPECT_EQ(DropCounts{}.report(), "none");
+}
+
 TEST(BatchPlanner, ExactlyOneSizeMustBeGiven) {
   BatchConfig c;
   EXPECT_THAT([&] { planner(c); }, ThrowsMessage<Error>(HasSubstr("exactly one of global_batch_size (0)")));
