@@ -17,13 +17,15 @@ class Teller {
   Teller& operator=(const Teller&) = delete;
 
   void operator()(const std::string& what) {
+    if (count_ == 0) first_ = what;
     if (++count_ <= most && say_) say_(kind_ + ": " + what);
   }
   std::int64_t count() const { return count_; }
+  const std::string& first() const { return first_; }
 
  private:
   static constexpr std::int64_t most = 10;
-  std::string kind_;
+  std::string kind_, first_;
   const Say& say_;
   std::int64_t count_ = 0;
 };
@@ -55,6 +57,7 @@ UsableEntries usable_entries(std::vector<ManifestEntry> all, bool sound, const S
   }
   out.drops.duplicates = duplicates.count();
   out.drops.unreadable = unreadable.count();
+  out.first = unreadable.count() ? unreadable.first() : duplicates.first();
   return out;
 }
 
@@ -64,7 +67,9 @@ UsableEntries read_usable(const std::filesystem::path& manifest, bool skip_bad_l
   if (skip_bad_lines) report = [&](const std::string& problem) { bad(problem); };
   UsableEntries out = usable_entries(read_manifest(manifest, report, content), content == Content::speech, say);
   out.drops.bad_lines = bad.count();
-  require(!out.entries.empty(), "data", manifest.string(), " has no entry that can be used: ", out.drops.report());
+  if (bad.count()) out.first = bad.first();
+  require(!out.entries.empty(), "data", manifest.string(), " has no entry that can be used: ", out.drops.report(),
+          out.first.empty() ? "" : "; the first: ", out.first);
   return out;
 }
 

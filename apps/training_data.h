@@ -10,6 +10,7 @@ using Say = std::function<void(const std::string&)>;
 struct UsableEntries {
   std::vector<ManifestEntry> entries;  ///< with known durations
   DropCounts drops;
+  std::string first;  ///< the first thing told, for errors; empty if nothing was left out
 };
 
 /// Leaves out entries with the id of an earlier one and, where `sound` (their durations are then needed), those whose sound
