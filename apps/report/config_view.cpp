@@ -83,10 +83,10 @@ std::vector<Setting> read_settings(std::string_view toml) {
 
 std::string draw_settings(const std::vector<Setting>& settings) {
   const auto given = std::ranges::count_if(settings, [](const Setting& s) { return s.origin != "default"; });
-  std::string out;
-  if (given > 0) out += tables_of(settings, true);
-  return out + "<details><summary>All " + std::to_string(settings.size()) + " settings, with their defaults</summary>" +
-         tables_of(settings, false) + "</details>";
+  // Without a single default the file has no origins.
+  if (given == std::ssize(settings)) return tables_of(settings, false);
+  return (given > 0 ? tables_of(settings, true) : "") + "<details><summary>All " + std::to_string(settings.size()) +
+         " settings, with their defaults</summary>" + tables_of(settings, false) + "</details>";
 }
 
 std::string draw_differences(const std::vector<std::vector<Setting>>& runs, const std::vector<std::string>& names) {

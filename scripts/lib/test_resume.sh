@@ -36,7 +36,7 @@ finish() { # to the end, from wherever it is
   wait "$pid" || status=$?
   [[ $status == 0 ]] || { tail -n 20 "$run.log" >&2; die "$run ended with $status"; }
 }
-last_step() { tail -n 1 "$run/metrics.jsonl" 2>/dev/null | sed -nE 's/.*"event":"step".*"step":([0-9]+),.*/\1/p'; }
+last_step() { tail -n 3 "$run/metrics.jsonl" 2>/dev/null | sed -nE 's/.*"event":"step".*"step":([0-9]+),.*/\1/p' | tail -n 1; }
 alive() { kill -0 "$pid" 2>/dev/null; }
 wait_for_step() { while alive && (($(last_step || true)0 < $1 * 10)); do sleep 0.005; done; }
 wait_for_saving() { while alive && ! compgen -G "$run/checkpoints/*.tmp-*" >/dev/null; do :; done; }
