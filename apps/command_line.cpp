@@ -11,6 +11,12 @@ void add_train_command(CLI::App& app, int& status) {
   command->add_flag("--print-config", options->print_config,
                     "Print the resolved configuration with the origin of each value, and stop");
   command->add_flag("--reference", options->reference, "Print all keys with meaning, range and default, and stop");
+  auto* dry_run =
+      command->add_flag("--dry-run", options->dry_run,
+                        "Print configuration, parameters, batches and the memory that training will take; write nothing");
+  command->add_option("--measure", options->measure, "With --dry-run: then train so many steps of each phase and compare")
+      ->needs(dry_run)
+      ->check(CLI::PositiveNumber);
   command->callback([options, &status] { status = run_train(*options); });
 }
 

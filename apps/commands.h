@@ -14,7 +14,8 @@ inline constexpr int exit_stopped = 75;  ///< SIGTERM or SIGINT: a checkpoint wa
 struct TrainOptions {
   std::filesystem::path file;
   std::vector<std::string> overrides;
-  bool print_config = false, reference = false;
+  bool print_config = false, reference = false, dry_run = false;
+  std::int64_t measure = 0;  ///< with dry_run: steps of each phase to measure the memory of
 };
 int run_train(const TrainOptions& options);
 

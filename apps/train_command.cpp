@@ -1,5 +1,6 @@
 #include <chorus/apps/commands.h>
 #include <chorus/apps/console.h>
+#include <chorus/apps/dry_run.h>
 #include <chorus/apps/run_record.h>
 
 #include <atomic>
@@ -32,6 +33,7 @@ int run_train(const TrainOptions& options) {
     return 0;
   }
   check_paths(loaded);
+  if (options.dry_run) return run_dry_run(loaded, options.measure);
   const RunConfig& config = loaded.value;
   Console console;
   console.banner(config, options.file.string());

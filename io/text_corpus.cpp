@@ -101,9 +101,9 @@ std::string read_text(const std::filesystem::path& file) {
   if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = utf8_length(text, at);
-    require(length > 0, "read_text", file.string(), " is no UTF-8 at byte ", at, ", line ",
-            1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'),
-            "; convert it, e.g. with iconv");
+    if (length == 0)
+      fail("read_text", file.string(), " is no UTF-8 at byte ", at, ", line ",
+           1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'), "; convert it, e.g. with iconv");
     at += length;
   }
   return text;

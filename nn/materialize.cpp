@@ -64,6 +64,28 @@ Shape fused_shape(const Block& block) {
   return shape;
 }
 
+/// Says of each parameter whether it trains.
+StoreSize apply_rules(std::vector<Block>& blocks, const detail::Declared& declared, const FreezeRules& rules) {
+  std::vector<std::string> paths;
+  for (const auto& block : blocks)
+    for (const auto& [path, param] : block.params) paths.push_back(path);
+  std::set<std::string> unique(paths.begin(), paths.end());
+  require(unique.size() == paths.size(), "materialize", "two parameters have the same path");
+  const PathPatterns freeze("freeze_params", rules.freeze, paths), prevent("prevent_freeze_params", rules.prevent, paths);
+
+  StoreSize size;
+  for (auto& block : blocks) {
+    for (const auto& [path, param] : block.params) param->trainable = !freeze.match(path) || prevent.match(path);
+    block.trainable = block.params.front().second->trainable;
+    for (const auto& [path, param] : block.params)
+      require(param->trainable == block.trainable, "freeze", path, " is stacked with ", block.params.front().first,
+              ": they are frozen together or not at all");
+    (block.trainable ? size.trainable : size.frozen) += aligned(block.count());
+  }
+  for (const auto& [path, buffer] : declared.buffers) size.buffers += buffer->global.numel();
+  return size;
+}
+
 }  // namespace
 
 std::int64_t ParamStore::trainable_count() const {
@@ -97,26 +119,15 @@ void ParamStore::masters_to_values() const {
 
 namespace detail {
 
+StoreSize store_size(const Declared& declared, const FreezeRules& rules) {
+  auto blocks = blocks_of(declared);
+  return apply_rules(blocks, declared, rules);
+}
+
 ParamStore materialize(Context& context, const Declared& declared, const MaterializeOptions& options) {
   ParamStore store;
   auto blocks = blocks_of(declared);
-  std::vector<std::string> paths;
-  for (const auto& block : blocks)
-    for (const auto& [path, param] : block.params) paths.push_back(path);
-  std::set<std::string> unique(paths.begin(), paths.end());
-  require(unique.size() == paths.size(), "materialize", "two parameters have the same path");
-  const PathPatterns freeze("freeze_params", options.freeze.freeze, paths),
-      prevent("prevent_freeze_params", options.freeze.prevent, paths);
-
-  std::int64_t trainable_size = 0, frozen_size = 0;
-  for (auto& block : blocks) {
-    for (const auto& [path, param] : block.params) param->trainable = !freeze.match(path) || prevent.match(path);
-    block.trainable = block.params.front().second->trainable;
-    for (const auto& [path, param] : block.params)
-      require(param->trainable == block.trainable, "freeze", path, " is stacked with ", block.params.front().first,
-              ": they are frozen together or not at all");
-    (block.trainable ? trainable_size : frozen_size) += aligned(block.count());
-  }
+  const auto [trainable_size, frozen_size, buffers_size] = apply_rules(blocks, declared, options.freeze);
 
   const DType wide_type = wide(options.dtype);
   store.values = Tensor::zeros(context, {trainable_size}, options.dtype, Category::parameters);

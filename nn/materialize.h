@@ -43,6 +43,11 @@ struct MaterializeOptions {
   FreezeRules freeze;
 };
 
+/// Elements of a store's flat arrays, gaps included, and of its buffers.
+struct StoreSize {
+  std::int64_t trainable = 0, frozen = 0, buffers = 0;
+};
+
 namespace detail {
 struct Declared {
   struct Item {
@@ -56,21 +61,21 @@ struct Declared {
   std::vector<std::pair<std::string, Dropout*>> dropouts;
 };
 ParamStore materialize(Context& context, const Declared& declared, const MaterializeOptions& options);
+StoreSize store_size(const Declared& declared, const FreezeRules& rules);
 inline std::string parent(const std::string& path) {
   return path.substr(0, path.rfind('.') == path.npos ? 0 : path.rfind('.'));
 }
 }  // namespace detail
 
-/// Allocates and initialises every parameter and buffer of `module` and names its dropouts. The module must stay where it
-/// is from now on. A module whose parameters are all frozen runs in evaluation mode: its dropouts are switched off.
+namespace detail {
 template <class M>
-ParamStore materialize(M& module, Context& context, const MaterializeOptions& options) {
-  detail::Declared declared;
+Declared declare(M& module) {
+  Declared declared;
   visit_fields(module, "", [&]<class Leaf>(const std::string& path, Leaf& leaf) {
     if constexpr (std::is_same_v<Leaf, Param>) {
       if (leaf) declared.items.push_back({path, &leaf, nullptr, {}});
     } else if constexpr (std::is_same_v<Leaf, Stacked>) {
-      typename detail::Declared::Item item{path, nullptr, &leaf, {}};
+      Declared::Item item{path, nullptr, &leaf, {}};
       for (auto& [name, part] : leaf.parts) item.part_paths.push_back(join(detail::parent(path), name));
       declared.items.push_back(std::move(item));
     } else if constexpr (std::is_same_v<Leaf, Buffer>) {
@@ -79,7 +84,21 @@ ParamStore materialize(M& module, Context& context, const MaterializeOptions& op
       declared.dropouts.push_back({path, &leaf});
     }
   });
-  return detail::materialize(context, declared, options);
+  return declared;
+}
+}  // namespace detail
+
+/// Allocates and initialises every parameter and buffer of `module` and names its dropouts. The module must stay where it
+/// is from now on. A module whose parameters are all frozen runs in evaluation mode: its dropouts are switched off.
+template <class M>
+ParamStore materialize(M& module, Context& context, const MaterializeOptions& options) {
+  return detail::materialize(context, detail::declare(module), options);
+}
+
+/// What `materialize` would take. Nothing is allocated.
+template <class M>
+StoreSize store_size(M& module, const FreezeRules& rules) {
+  return detail::store_size(detail::declare(module), rules);
 }
 
 }  // namespace chorus

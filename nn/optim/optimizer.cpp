@@ -5,13 +5,15 @@
 
 namespace chorus {
 
+int state_arrays(const OptimizerConfig& config) { return config.name == "adamw" ? 2 : 1; }
+
 Optimizer::Optimizer(const OptimizerConfig& config, const ParamStore& store) : config_(config) {
   require(config.name == "adamw" || config.name == "sgd", "optimizer", "'", config.name, "'; adamw and sgd are there");
   const auto state = [&store] {
     return Tensor::zeros(store.masters.context(), store.masters.shape(), store.masters.dtype(), Category::optimizer);
   };
   first_ = state();
-  if (config.name == "adamw") second_ = state();
+  if (state_arrays(config) == 2) second_ = state();
 }
 
 void Optimizer::step(ParamStore& store, double lr, double grad_scale) {

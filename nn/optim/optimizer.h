@@ -33,6 +33,9 @@ struct OptimizerConfig {
   }
 };
 
+/// Flat arrays of state beside the masters: what an update rule remembers of each parameter.
+int state_arrays(const OptimizerConfig& config);
+
 /// State lies in flat arrays beside the store's masters. Under bf16 values the masters are f32 and values are rewritten.
 class Optimizer {
  public:

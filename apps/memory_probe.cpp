@@ -1,0 +1,227 @@
+#include <chorus/apps/memory_probe.h>
+#include <chorus/core/rng.h>
+#include <chorus/nn/optim/optimizer.h>
+#include <chorus/nn/path_patterns.h>
+#include <chorus/tensor/autograd/node.h>
+#include <chorus/tensor/ops/ctc.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace chorus {
+namespace {
+
+/// Numbers of layers of each kind: encoder, adapter, decoder.
+using Layers = std::array<int, 3>;
+
+Layers layers_of(const SalmConfig& model) {
+  const bool adapts = model.perception && model.decoder && model.modality_adapter == "conformer";
+  return {model.perception ? model.encoder.layers : 0, adapts ? model.adapter_layers : 0,
+          model.decoder ? model.llm.num_hidden_layers : 0};
+}
+
+void set_layers(SalmConfig& model, const Layers& layers) {
+  if (model.perception) model.encoder.layers = layers[0];
+  if (layers[1] > 0) model.adapter_layers = layers[1];
+  if (model.decoder) model.llm.num_hidden_layers = layers[2];
+}
+
+/// The path without the number of its layer, e.g. "llm.layers.#.norm.weight", and that number (-1: none).
+std::pair<std::string, int> without_layer(const std::string& path) {
+  for (const std::string kind : {"encoder.layers.", "adapter.", "llm.layers."}) {
+    if (!path.starts_with(kind)) continue;
+    const auto end = path.find('.', kind.size());
+    return {kind + '#' + path.substr(end), std::stoi(path.substr(kind.size(), end - kind.size()))};
+  }
+  return {path, -1};
+}
+
+/// Which parameters of the whole model are frozen; `alike` tells whether that is the same for all layers of a kind.
+struct Frozen {
+  std::set<std::string> paths;
+  bool alike = true;
+};
+
+Frozen frozen_parameters(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer) {
+  Salm declared(sized_config(config, tokenizer), tokenizer.size() + 1);
+  std::vector<std::string> paths;
+  for_each_param(declared, [&](const std::string& path, const Param&) { paths.push_back(path); });
+  const PathPatterns freeze("freeze_params", phase.freeze_params, paths),
+      prevent("prevent_freeze_params", phase.prevent_freeze_params, paths);
+  Frozen out;
+  std::map<std::string, bool> by_kind;
+  for (const auto& path : paths) {
+    const bool is_frozen = freeze.match(path) && !prevent.match(path);
+    if (is_frozen) out.paths.insert(path);
+    const auto [seen, fresh] = by_kind.emplace(without_layer(path).first, is_frozen);
+    out.alike = out.alike && (fresh || seen->second == is_frozen);
+  }
+  return out;
+}
+
+/// The same rules for a model with fewer layers: exactly the frozen parameters that it has.
+FreezeRules rules_for(const RunConfig& smaller, const Tokenizer& tokenizer, const Frozen& frozen) {
+  Salm declared(sized_config(smaller, tokenizer), tokenizer.size() + 1);
+  FreezeRules rules;
+  for_each_param(declared, [&](const std::string& path, const Param&) {
+    if (!frozen.paths.contains(path)) return;
+    std::string pattern;
+    for (const char c : path) pattern += c == '.' ? std::string("\\.") : std::string(1, c);
+    rules.freeze.push_back(pattern + '$');
+  });
+  return rules;
+}
+
+/// Tokens without special pieces, and no two alike beside each other: those would need more frames for CTC.
+std::vector<std::int32_t> made_up_text(std::int64_t tokens, const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> text;
+  for (std::int64_t i = 0; i < tokens; ++i) text.push_back(tokenizer.size() - 1 - static_cast<std::int32_t>(i % 2));
+  return text;
+}
+
+std::int64_t audio_items(const RunConfig& config, const SampleShape& sample) {
+  const std::int64_t rows = subsampled_length(sample.frames, config.model.encoder.subsampling_factor);
+  return config.model.ctc_compressor ? std::clamp<std::int64_t>(sample.tokens, 1, std::max<std::int64_t>(rows, 1)) : rows;
+}
+
+struct Workload {
+  SalmBatch batch;
+  SalmLossOptions options;
+};
+
+Workload made_up(Context& context, const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer,
+                 std::span<const SampleShape> shapes) {
+  const Prompt prompt(config.prompt, tokenizer, config.model.perception);
+  std::vector<std::vector<float>> features;
+  std::vector<std::vector<std::int32_t>> texts;
+  std::vector<SpeechSample> samples;
+  Workload work;
+  for (const auto& shape : shapes) {
+    std::vector<float> noise(static_cast<std::size_t>(shape.frames * config.features.mels));
+    fill_normal(random_key(0, features.size(), "memory_probe"), 0, std::span(noise), 0.0, 1.0);
+    features.push_back(std::move(noise));
+    texts.push_back(made_up_text(shape.tokens, tokenizer));
+    const LossCounts own = loss_counts(shape.frames, texts.back(), config, prompt);
+    work.options.counts.labels += own.labels;
+    work.options.counts.ctc_targets += own.ctc_targets;
+  }
+  for (std::size_t i = 0; i < shapes.size(); ++i) samples.push_back({static_cast<std::int64_t>(i), features[i], texts[i]});
+  work.batch = make_salm_batch(context, samples, config, tokenizer, prompt, true);
+  // The compressor of a model with a constant CTC head leaves one item of each audio; text that nothing is learned from stands
+  // for the others.
+  for (std::size_t i = 0; config.model.perception && config.model.ctc_compressor && i < shapes.size(); ++i) {
+    auto& c = work.batch.conversations[i];
+    const auto more = static_cast<std::size_t>(audio_items(config, shapes[i]) - 1);
+    const auto tag = std::find(c.tokens.begin(), c.tokens.end(), work.batch.audio_tag) - c.tokens.begin();
+    c.tokens.insert(c.tokens.begin() + tag + 1, more, tokenizer.unk());
+    c.answer.insert(c.answer.begin() + tag + 1, more, 0);
+  }
+  work.options.llm_weight = phase.llm_weight;
+  work.options.ctc_weight = phase.ctc_weight;
+  work.options.label_smoothing = phase.label_smoothing;
+  if (phase.token_corruption > 0)
+    work.options.corruption = {.p = phase.token_corruption, .mask = tokenizer.mask(), .pieces = {}};
+  return work;
+}
+
+MemoryUse measured(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer, const Frozen& frozen,
+                   std::span<const SampleShape> shapes, bool accumulates) {
+  Context context;
+  const auto built = build_salm(context, config, tokenizer, rules_for(config, tokenizer, frozen));
+  if (built->model.ctc_head && config.model.ctc_compressor) {
+    built->model.ctc_head->weight.value.fill(0);
+    built->model.ctc_head->bias.value.fill(0);
+    built->store.masters.fill(0);  // nobody trains this model; only its shapes matter
+    built->store.masters_to_values();
+  }
+  const MemoryStats before = context.memory.stats();
+  context.memory.reset_peak();
+  built->store.start_step();
+  for (int micro = 0; micro < (accumulates ? 2 : 1); ++micro) {
+    const Workload work = made_up(context, config, phase, tokenizer, shapes);
+    const SalmLoss loss = built->model.loss(work.batch, work.options, {.training = true, .seed = 1, .step = 0});
+    if (loss.total && loss.total.requires_grad()) backward(loss.total);
+  }
+  const MemoryStats after = context.memory.stats();
+  MemoryUse use;
+  for (std::size_t i = 0; i < category_count; ++i) use.of[i] = static_cast<double>(after.peak[i] - before.current[i]);
+  use.total = static_cast<double>(after.peak_total - before.total);
+  return use;
+}
+
+/// a + n (b - a).
+MemoryUse extrapolated(MemoryUse a, const MemoryUse& b, const MemoryUse& base, double n) {
+  for (std::size_t i = 0; i < category_count; ++i) a.of[i] += n * (b.of[i] - base.of[i]);
+  a.total += n * (b.total - base.total);
+  return a;
+}
+
+}  // namespace
+
+MemoryUse operator+(MemoryUse a, const MemoryUse& b) {
+  for (std::size_t i = 0; i < category_count; ++i) a.of[i] += b.of[i];
+  a.total += b.total;
+  return a;
+}
+
+MemoryUse largest(MemoryUse a, const MemoryUse& b) {
+  for (std::size_t i = 0; i < category_count; ++i) a.of[i] = std::max(a.of[i], b.of[i]);
+  a.total = std::max(a.total, b.total);
+  return a;
+}
+
+MemoryUse fixed_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer) {
+  Salm declared(sized_config(config, tokenizer), tokenizer.size() + 1);
+  const StoreSize size = store_size(declared, {phase.freeze_params, phase.prevent_freeze_params});
+  const DType type = dtype_of_precision(config.trainer.precision);
+  const auto bytes = [](std::int64_t count, DType of) { return static_cast<double>(count) * static_cast<double>(size_of(of)); };
+  MemoryUse use;
+  use.of[static_cast<std::size_t>(Category::parameters)] =
+      bytes(size.trainable + size.frozen, type) + bytes(size.buffers, wide(type));
+  use.of[static_cast<std::size_t>(Category::gradients)] = bytes(size.trainable, wide(type));
+  const int masters = wide(type) == type ? 0 : 1;
+  use.of[static_cast<std::size_t>(Category::optimizer)] =
+      bytes(size.trainable, wide(type)) * (masters + state_arrays(config.optimizer));
+  for (const double of : use.of) use.total += of;
+  return use;
+}
+
+RowCounts row_counts(const RunConfig& config, const Prompt& prompt, std::span<const SampleShape> samples) {
+  RowCounts rows;
+  const auto template_tokens = static_cast<std::int64_t>(prompt.train(0, {}).tokens.size()) - (config.model.perception ? 1 : 0);
+  for (const auto& sample : samples) {
+    if (config.model.perception) {
+      rows.encoder += subsampled_length(sample.frames, config.model.encoder.subsampling_factor);
+      rows.decoder += audio_items(config, sample);
+    }
+    rows.decoder += template_tokens + sample.tokens;
+  }
+  return rows;
+}
+
+MemoryUse step_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer,
+                      std::span<const SampleShape> samples, bool accumulates) {
+  const Frozen frozen = frozen_parameters(config, phase, tokenizer);
+  const Layers whole = layers_of(config.model);
+  const auto with = [&](const Layers& layers) {
+    RunConfig smaller = config;
+    set_layers(smaller.model, layers);
+    return measured(smaller, phase, tokenizer, frozen, samples, accumulates);
+  };
+  if (!frozen.alike) return with(whole);
+  Layers base = whole;
+  for (int& n : base) n = std::min(n, 1);
+  const MemoryUse first = with(base);
+  MemoryUse use = first;
+  for (std::size_t kind = 0; kind < whole.size(); ++kind) {
+    // A phase without a text loss runs neither adapter nor decoder.
+    if (whole[kind] <= 1 || (kind > 0 && phase.llm_weight == 0)) continue;
+    Layers more = base;
+    more[kind] = 2;
+    use = extrapolated(use, with(more), first, whole[kind] - 1);
+  }
+  return use;
+}
+
+}  // namespace chorus

@@ -1,0 +1,120 @@
+// What a dry run says before training, against what training then takes.
+#include <chorus/apps/dry_run.h>
+#include <gmock/gmock.h>
+
+#include "e2e/tiny_run.h"
+
+namespace chorus {
+namespace {
+using namespace testing;
+using ::testing::HasSubstr;
+
+/// Three layers of each kind, so that extrapolation has something to do, and wide enough for activations to count.
+std::vector<std::string> deeper() {
+  return {"model.encoder.layers=3",   "model.encoder.d_model=32",       "model.llm.num_hidden_layers=4",
+          "model.llm.hidden_size=32", "model.llm.intermediate_size=64", "batches.global_batch_size=12"};
+}
+
+RunConfig config_of(const std::string& kind, const Folder& folder, std::vector<std::string> overrides = {}) {
+  const auto corpus = write_corpus(folder.path);
+  auto all = deeper();
+  if (kind == "ctc" || kind == "llm")
+    for (const char* key : {"model.ctc_compressor=false", "model.ctc_posteriors=false"}) all.push_back(key);
+  if (kind == "ctc")
+    for (const char* key : {"model.decoder=false", "phases=[{name=\"ctc\", steps=12, llm_weight=0, ctc_weight=1}]"})
+      all.push_back(key);
+  if (kind == "llm")
+    for (const char* key : {"model.perception=false", "model.ctc_head=false", "prompt=\"{bos}{answer}{eos}\"", "features={}",
+                            "batches={batch_tokens=20}", "phases=[{name=\"text\", steps=12}]"})
+      all.push_back(key);
+  if (kind == "plain")  // no compressor: the decoder reads every row of the encoder
+    for (const char* key : {"model.ctc_compressor=false", "model.modality_adapter=conformer", "model.adapter_layers=3",
+                            "model.encoder.self_attention_model=rel_pos", "model.encoder.subsampling=dw_striding",
+                            "model.encoder.subsampling_conv_channels=8"})
+      all.push_back(key);
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  return tiny(corpus, folder.path / "run", all);
+}
+
+class DryRunKinds : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, DryRunKinds,
+                         ::testing::Values(std::pair("salm", "fp32"), std::pair("plain", "fp32"), std::pair("ctc", "fp32"),
+                                           std::pair("llm", "fp32"), std::pair("salm", "bf16-mixed")),
+                         [](const auto& info) {
+                           std::string name = std::string(info.param.first) + '_' + info.param.second;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST_P(DryRunKinds, EstimatesMemoryWithinTenPercent) {
+  const auto [kind, precision] = GetParam();
+  const Folder folder(std::string("dry_run_") + kind + precision);
+  const RunConfig config =
+      config_of(kind, folder, {std::string("trainer.precision=") + precision, "loader.micro_batch_size=5"});
+  const DryRun plan = plan_run(config, {});
+  EXPECT_FALSE(std::filesystem::exists(config.trainer.output_dir)) << "a dry run writes nothing";
+
+  const auto measured = measure_run(config, 1000, {});
+  EXPECT_FALSE(std::filesystem::exists(config.trainer.output_dir));
+  ASSERT_EQ(plan.phases.size(), measured.size());
+  for (std::size_t p = 0; p < measured.size(); ++p) {
+    const auto& estimate = plan.phases[p];
+    const std::string what = estimate.name + '\n' + comparison_text(plan, measured);
+    const double step = estimate.fixed.total + estimate.step.total;
+    EXPECT_NEAR(step, measured[p].use.total, 0.1 * measured[p].use.total) << what;
+    EXPECT_NEAR(estimate.run_peak, measured[p].run_peak, 0.1 * measured[p].run_peak) << what;
+    const auto of = [&](Category category) {
+      const auto i = static_cast<std::size_t>(category);
+      return std::pair(estimate.fixed.of[i] + estimate.step.of[i], measured[p].use.of[i]);
+    };
+    for (const Category category : {Category::parameters, Category::optimizer}) {
+      const auto [planned, found] = of(category);
+      EXPECT_EQ(planned, found) << name(category) << ' ' << what;
+    }
+    const auto [planned, found] = of(Category::activations);
+    // What a compressor leaves of the sound depends on the weights, and fourteen steps of CTC are not enough for one item a
+    // letter, which the estimate takes.
+    const bool compresses = std::string_view(kind) == "salm" && config.phases[p].llm_weight > 0;
+    EXPECT_NEAR(planned, found, (compresses ? 0.25 : 0.02) * found) << what;
+    EXPECT_GT(found, 0) << what;
+  }
+}
+
+TEST(DryRun, TellsParametersPhasesAndBatches) {
+  const Folder folder("dry_run_text");
+  const RunConfig config = config_of("salm", folder, {"batches.max_seconds=0.6"});
+  const DryRun plan = plan_run(config, {});
+  std::int64_t all = 0, first = 0;
+  for (const auto& parameter : plan.parameters) {
+    ASSERT_EQ(parameter.trains.size(), 2u);
+    EXPECT_TRUE(parameter.trains[1]) << parameter.path;
+    EXPECT_EQ(parameter.trains[0], !parameter.path.starts_with("llm") && !parameter.path.starts_with("projection"))
+        << parameter.path;
+    all += parameter.shape.numel();
+    first += parameter.trains[0] ? parameter.shape.numel() : 0;
+  }
+  EXPECT_THAT(parameter_text(plan), HasSubstr("llm.layers.3.mlp.down.weight"));
+  EXPECT_THAT(parameter_text(plan), HasSubstr("(32, 64)"));
+  EXPECT_THAT(parameter_text(plan), ::testing::ContainsRegex("all +" + std::to_string(all) + "\n"));
+  EXPECT_THAT(parameter_text(plan), ::testing::ContainsRegex("trained in phase ctc +" + std::to_string(first) + "\n"));
+  EXPECT_EQ(plan.phases[1].first_epoch, plan.phases[0].epochs) << "a phase starts with an epoch of its own";
+  EXPECT_EQ(plan.phases[0].epochs, 14) << "a batch an epoch";
+  EXPECT_THAT(batch_text(plan), HasSubstr("4 too long"));
+  EXPECT_THAT(memory_text(plan), HasSubstr("peak of the run so far"));
+  EXPECT_LE(plan.cache_bytes, 1e9);
+  EXPECT_GT(plan.loader_bytes, 0);
+}
+
+TEST(DryRun, LayersThatAreFrozenApartAreNotExtrapolated) {
+  const Folder folder("dry_run_frozen");
+  const std::vector<std::string> frozen{"phases[1].freeze_params=[\"encoder\", \"llm.layers.0\"]",
+                                        "phases[1].prevent_freeze_params=[]"};
+  const RunConfig config = config_of("salm", folder, frozen);
+  const DryRun plan = plan_run(config, {});
+  const auto measured = measure_run(config, 1000, {});
+  EXPECT_NEAR(plan.phases[1].step.total + plan.phases[1].fixed.total, measured[1].use.total, 0.1 * measured[1].use.total)
+      << comparison_text(plan, measured);
+}
+
+}  // namespace
+}  // namespace chorus
