@@ -94,7 +94,8 @@ std::vector<PlannedParameter> planned_parameters(const RunConfig& config, const 
 DryRun plan_run(const RunConfig& config, const std::function<void(const std::string&)>& say) {
   omp_set_num_threads(config.trainer.threads > 0 ? config.trainer.threads
                                                  : compute_threads());  // kernels' scratch is per thread
-  const auto entries = training_entries(config, say);
+  const UsableEntries usable = training_entries(config, say);
+  const auto& entries = usable.entries;
   const Tokenizer tokenizer(make_tokenizer(config, entries));
   const Prompt prompt(config.prompt, tokenizer, config.model.perception);
   FeatureConfig raw = config.features;
@@ -108,10 +109,12 @@ DryRun plan_run(const RunConfig& config, const std::function<void(const std::str
   std::int64_t epoch = 0, largest_batch = 0;
   for (const PhaseConfig& phase : config.phases) {
     const BatchPlanner planner = make_planner(config, phase, maker);
+    DropCounts drops = usable.drops;
+    drops += planner.drops();
     PlannedPhase out{.name = phase.name,
                      .steps = phase.steps,
                      .first_epoch = epoch,
-                     .left_out = planner.drops().report(),
+                     .left_out = drops.report(),
                      .heaviest = {},
                      .fixed = {},
                      .step = {}};

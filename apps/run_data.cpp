@@ -2,19 +2,8 @@
 
 namespace chorus {
 
-std::vector<ManifestEntry> training_entries(const RunConfig& config, const Say& say) {
-  auto all = read_manifest(config.data.train, {}, config.content());
-  if (config.content() == Content::text) return all;
-  std::vector<ManifestEntry> entries;
-  for (auto& entry : all) {
-    try {
-      fill_durations(std::span(&entry, 1));
-      entries.push_back(std::move(entry));
-    } catch (const Error& error) {
-      if (say) say(std::string("dropped a recording: ") + error.what());
-    }
-  }
-  return entries;
+UsableEntries training_entries(const RunConfig& config, const Say& say) {
+  return read_usable(config.data.train, config.data.skip_bad_lines, config.content(), say);
 }
 
 BatchPlanner make_planner(const RunConfig& config, const PhaseConfig& phase, const SampleMaker& maker) {
