@@ -275,7 +275,7 @@ std::string frame(const Chart& chart, const Axes& axes) {
           "<span style=\"left:" + percent(begin) + ";width:" + percent(end - begin) + "\">" + escape(phase.name) + "</span>";
   }
   return std::string("<div class=\"frame") + (names.empty() ? "" : " phased") + "\"><div class=\"ys\" aria-hidden=\"true\">" +
-         ys + "</div><div class=\"box\" tabindex=\"0\" data-chart=\"" + escape(chart.id) + "\" aria-label=\"" +
+         ys + "</div><div class=\"box\" role=\"group\" tabindex=\"0\" data-chart=\"" + escape(chart.id) + "\" aria-label=\"" +
          escape(chart.title) + ": arrow keys read out values\">" +
          "<svg viewBox=\"0 0 1000 300\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"" + escape(summary(chart)) +
          "\">" + path("grid", grid) + path("border", borders) + shapes(chart, axes) + "</svg>" +
