@@ -3,7 +3,6 @@
 #include <chorus/apps/run_lock.h>
 #include <chorus/apps/run_record.h>
 
-#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -226,27 +225,6 @@ TEST(RunRecord, NamesEveryReasonForDroppingASample) {
   std::int64_t sum = 0;
   for (const auto& [reason, count] : reasons) sum += count;
   EXPECT_EQ(sum, 1111);
-}
-
-TEST(RunRecord, CostsFarLessThanAStep) {
-  const Folder folder("cost");
-  RunRecord record(folder.path, {.matrix_peak = 1e9, .interval = 100, .transcripts = 50, .config = ""},
-                   [](const std::string& text) { ADD_FAILURE() << text; });
-  StepReport report;
-  report.phase = "joint";
-  report.total_steps = 2000;
-  report.loss = 1.0 / 3;
-  report.seconds = 0.0385;
-  report.memory_peak_of.fill(123'456'789);
-  for (int op = 0; op < 40; ++op) report.ops["operation " + std::to_string(op)] = {10, 1e-3, 1e9, 1e6};
-  record.start({0, report.total_steps, 1});
-  // Time of the processor: neighbours on the machine don't count.
-  const std::clock_t begin = std::clock();
-  for (report.step = 1; report.step <= report.total_steps; ++report.step) record.step(report);
-  const double each = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC / static_cast<double>(report.total_steps);
-  RecordProperty("microseconds_per_step", std::to_string(1e6 * each));
-  EXPECT_LT(each, 0.005 * report.seconds) << "more than half a per cent of a step of the demo";
-  std::cout << "recording a step takes " << 1e6 * each << " us of 38,500\n";
 }
 
 TEST(Spare, SaysOnceThatItLosesAndOnceThatItWorksAgain) {
