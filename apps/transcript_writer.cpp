@@ -8,9 +8,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double rounded(double value, double unit) { return std::round(value / unit) * unit; }
-/// Milliseconds are finer than any of our frames.
-double time(double seconds) { return std::round(seconds * 1000) / 1000; }
+/// So many decimals: milliseconds are finer than any of our frames.
+double rounded(double value, double per_unit) { return std::round(value * per_unit) / per_unit; }
+double time(double seconds) { return rounded(seconds, 1e3); }
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 /// Texts of segments make one text.
@@ -56,7 +56,7 @@ class JsonWriter : public TranscriptWriter {
     json["start"] = time(segment.start);
     json["end"] = time(segment.end);
     json["text"] = segment.text;
-    json["avg_logprob"] = rounded(segment.log_p, 1e-4);
+    json["avg_logprob"] = rounded(segment.log_p, 1e4);
     if (words_) {
       json["words"] = segment.words.empty() && !segment.text.empty() ? Json() : Json::array();
       for (const auto& word : segment.words)

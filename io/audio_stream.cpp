@@ -11,7 +11,7 @@
 namespace chorus {
 namespace {
 
-constexpr std::size_t block_samples = 1 << 14;
+constexpr std::size_t block_samples = 4096;  // half a second of telephone sound: what a live pipe waits for
 
 /// A file of any format of libsndfile.
 class FileSource : public SoundSource {

@@ -159,15 +159,18 @@ TEST_F(TranscriptionRun, WordTimesAreWhereTheTonesAre) {
 /// Sound without end, the same in every chunk.
 class Endless : public SoundSource {
  public:
-  explicit Endless(std::int64_t samples) : left_(samples), tones_(sing("acbdb")) { sample_rate_ = tone_rate; }
+  explicit Endless(std::int64_t samples, std::int64_t* read = nullptr) : left_(samples), read_(read), tones_(sing("acbdb")) {
+    sample_rate_ = tone_rate;
+  }
   std::size_t read(std::span<float> mono) override {
     std::size_t i = 0;
     for (; i < mono.size() && left_ > 0; --left_) mono[i++] = tones_[at_++ % tones_.size()];
+    if (read_) *read_ += static_cast<std::int64_t>(i);
     return i;
   }
 
  private:
-  std::int64_t left_;
+  std::int64_t left_, *read_;
   std::size_t at_ = 0;
   std::vector<float> tones_;  // 0.8 s
 };
@@ -187,6 +190,19 @@ TEST_F(TranscriptionRun, MemoryDoesNotDependOnTheLength) {
   const std::size_t shorter = peak(12.8, 0.8), longer = peak(128, 0.8), whole = peak(12.8, 0);
   EXPECT_EQ(longer, shorter);
   EXPECT_GT(whole, 2 * shorter) << "without chunks it does depend";
+}
+
+TEST_F(TranscriptionRun, ALiveRecordingIsToldChunkByChunk) {
+  std::int64_t read = 0;
+  const TranscriptionJob live{
+      "live", [&] { return AudioStream(std::make_unique<Endless>(std::int64_t{10} * tone_rate, &read), tone_rate); }};
+  std::vector<std::int64_t> when;
+  const TranscriptionHooks hooks{[&](std::size_t, const Segment&) { when.push_back(read); }, {}};
+  transcribe_all(*run->transcriber, std::span(&live, 1), options(1, 0), hooks);
+  ASSERT_EQ(when.size(), 10u);
+  constexpr std::int64_t tail = tone_rate / 10, block = 4096;
+  for (std::size_t i = 0; i < when.size(); ++i)
+    EXPECT_LE(when[i], static_cast<std::int64_t>(i + 1) * tone_rate + tail + block) << "before the rest was read";
 }
 
 TEST_F(TranscriptionRun, ARecordingThatFailsCostsOnlyItself) {

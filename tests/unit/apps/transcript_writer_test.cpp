@@ -21,7 +21,7 @@ std::string write(const std::string& format, bool words, bool two = true) {
   writer->end(12.5, "");
   if (two) {
     writer->recording("b.wav");
-    writer->segment({0, 3, "half", -1, {}});
+    writer->segment({0, 3, "half", -0.65971, {}});
     writer->end(3, "is truncated");
     writer->recording("c.wav");
     writer->end(0, "does not exist");
@@ -64,6 +64,7 @@ TEST(TranscriptWriter, JsonLinesAreSegments) {
   EXPECT_EQ(all[1]["text"], "again");
   EXPECT_FALSE(all[1].contains("words"));
   EXPECT_EQ(all[3]["error"], "is truncated");
+  EXPECT_THAT(write("jsonl", false), HasSubstr("\"avg_logprob\":-0.6597}"));
 }
 
 TEST(TranscriptWriter, SubtitlesHaveCues) {
