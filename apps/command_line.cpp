@@ -56,7 +56,7 @@ void add_transcribe_command(CLI::App& app, int& status) {
   command->add_option("--sample-rate", options->sample_rate, "Hz, with --raw");
   command->add_option("--channels", options->channels, "with --raw");
   add_hearing_options(*command, options->hearing);
-  command->add_option("--threads", options->threads, "0: the cores of the machine");
+  command->add_option("--threads", options->threads, "0: the cores of the machine")->check(CLI::Range(0, 1024));
   command->callback([options, &status] { status = run_transcribe(*options); });
 }
 
@@ -65,7 +65,7 @@ void add_evaluate_command(CLI::App& app, int& status) {
   auto options = std::make_shared<EvaluateOptions>();
   command->add_option("--run", options->run, "Folder of the run")->required();
   command->add_option("manifest", options->manifest, "NeMo manifest")->required();
-  command->add_option("--threads", options->threads, "0: the cores of the machine");
+  command->add_option("--threads", options->threads, "0: the cores of the machine")->check(CLI::Range(0, 1024));
   command->add_flag("--controls", options->controls, "Also let it hear other recordings and silence");
   command->add_option("--table", options->table, "Print so many references and transcripts");
   command->add_option("--figure", options->figure_prefix, "Prefix of the figure lines");

@@ -27,6 +27,9 @@ int run_train(const TrainOptions& options) {
     std::printf("%s", config_reference<RunConfig>().c_str());
     return 0;
   }
+  if (options.file.string().find('=') != std::string::npos && !std::filesystem::exists(options.file))
+    throw ConfigError("configuration: there is no file '" + options.file.string() +
+                      "'; the configuration's file comes first, key=value after it");
   const auto loaded = load_config<RunConfig>(options.file, options.overrides);
   if (options.print_config) {
     std::printf("%s", resolved_toml(loaded).c_str());

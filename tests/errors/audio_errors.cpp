@@ -118,6 +118,12 @@ void audio_errors(ErrorTable& table) {
     return costs_a_line(s, line("click.wav", "ab"), "left out: train.jsonl:5", "1 too short",
                         {"0.0125 s at speed 1.05 give 1 feature frames", "min_frames = 2"});
   });
+  table.add("every sound file is gone", [](Scene& s) {
+    s.write("train.jsonl", line("ab.wav", "ab", R"(, "duration": 0.32)") + line("bc.wav", "bc", R"(, "duration": 0.32)"));
+    const std::string message = error_of([] { train(tiny(), {}); });
+    expect_parts(message, {"none of 2 recordings can be read; the first: ", "\"ab.wav\" does not exist"});
+    return Seen{message, "nothing was trained; exit status 1"};
+  });
   table.add("stereo", [](Scene& s) {
     s.write("stereo.wav", wav(8000, 2, false, std::string(5120, '\x80')));
     return used(s, "stereo.wav", "used: channels are averaged");

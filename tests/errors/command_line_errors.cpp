@@ -28,6 +28,12 @@ void command_line_errors(ErrorTable& table) {
   table.add("a configuration that doesn't exist", [](Scene& s) {
     return refused(s, {"train", "my.toml"}, {"my.toml: cannot be read: No such file or directory"});
   });
+  table.add("an override without a configuration in front", [](Scene& s) {
+    return refused(s, {"train", "trainer.seed=3"}, {"there is no file 'trainer.seed=3'", "comes first"});
+  });
+  table.add("a number of threads that no machine has", [](Scene& s) {
+    return refused(s, {"transcribe", "--run", "run", "--threads", "1000000", "a.wav"}, {"--threads", "1000000", "1024"});
+  });
   table.add("a folder in place of a configuration", [](Scene& s) {
     return refused(s, {"train", "."}, {"it is a folder, expected a TOML file"});
   });

@@ -23,12 +23,12 @@ std::string content(const fs::path& file) {
 }
 
 /// The same on every machine and after every edit: without the scene's folder, the place in the source, and the words of the
-/// parsers of TOML and JSON, which change with their versions.
+/// parsers of TOML, JSON and the command line, which change with their versions.
 std::string stable(std::string text, const fs::path& folder) {
   for (const std::string& prefix : {folder.string() + '/', folder.string()})
     for (auto at = text.find(prefix); at != text.npos; at = text.find(prefix)) text.erase(at, prefix.size());
   text = std::regex_replace(text, std::regex(R"( +\[[a-z0-9_]+\.(cpp|h|cu):[0-9]+\])"), "");
-  return std::regex_replace(text, std::regex(R"((rror while parsing) [^;\n]*)"), "$1 ...");
+  return std::regex_replace(text, std::regex(R"((rror while parsing|not in range) [^;\n]*)"), "$1 ...");
 }
 
 /// A cell of a Markdown table with its lines as code.

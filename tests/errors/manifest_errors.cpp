@@ -40,9 +40,8 @@ std::string configuration(const std::string& train) {
 void manifest_errors(ErrorTable& table) {
   table.section(
       "Manifest",
-      "A bad line costs itself unless `data.skip_bad_lines = false`; `chorus evaluate` refuses manifests with bad lines "
-      "and lists them. Fields that aren't Chorus's are ignored, as NeMo does. A byte order mark, CR LF, blank lines and a last "
-      "line without its end do no harm.");
+      "A bad line costs itself, unless `data.skip_bad_lines = false`. Fields that aren't Chorus's are ignored, as NeMo "
+      "does. A byte order mark, CR LF, blank lines and a last line without its end do no harm.");
   table.add("a line that is no JSON", [](Scene& s) {
     return bad_line(s, "{\"audio_filepath\": \"ab.wav\", \"text\": ab}\n",
                     {"train.jsonl:5: no JSON: column 38", "one object per line"});
@@ -102,6 +101,15 @@ void manifest_errors(ErrorTable& table) {
     s.write("my.toml", configuration("pipe.jsonl"));
     EXPECT_EQ(mkfifo("pipe.jsonl", 0600), 0);
     return no_file(s, {"my.toml:2:9: data.train = \"pipe.jsonl\": is no regular file"});
+  });
+  table.add("bad lines in a manifest to evaluate on", [](Scene& s) {
+    write_corpus(s);
+    train_tiny();
+    s.write("heldout.jsonl", line("ab.wav", "ab") + "ab\n" + line("ab.wav", "ab", ", \"offset\": true"));
+    const Ended ended = s.chorus({"evaluate", "--run", "run", "heldout.jsonl"});
+    EXPECT_EQ(ended.status, 1);
+    expect_parts(ended.err, {"heldout.jsonl:2: no JSON", "heldout.jsonl:3: field 'offset' is true, expected a number"});
+    return Seen{ended.line("jsonl:2") + '\n' + ended.line("jsonl:3"), "the others are evaluated; exit status 1"};
   });
   table.add("a manifest that changed since the run began", [](Scene& s) {
     write_corpus(s);
