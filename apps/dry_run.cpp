@@ -141,7 +141,7 @@ DryRun plan_run(const RunConfig& config, const std::function<void(const std::str
     // A phase starts with an epoch of its own.
     out.fixed = fixed_memory(config, phase, tokenizer);
     for (const Candidate& candidate : heaviest.candidates()) {
-      out.heaviest = candidate.rows;
+      out.heaviest = {candidate.rows.encoder, phase.llm_weight > 0 ? candidate.rows.decoder : 0};
       out.step = largest(out.step, step_memory(config, phase, tokenizer, candidate.samples, candidate.accumulates));
     }
     out.run_peak = out.fixed.total + out.step.total;
