@@ -308,6 +308,44 @@ TEST_F(TranscriptionRun, CommandHearsAPipe) {
   }
 }
 
+TEST_F(TranscriptionRun, EvaluateWritesFiguresAndManifest) {
+  std::ofstream(file("scored.jsonl")) << R"({"audio_filepath": "abc.wav", "text": "abc", "lang": "x"})" << '\n'
+                                      << R"({"audio_filepath": "bcd.wav", "source": "here"})" << '\n';
+  EvaluateOptions command;
+  command.run = file("run");
+  command.manifest = file("scored.jsonl");
+  command.threads = 1;
+  command.json = file("figures.json");
+  command.output_manifest = file("heard.jsonl");
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(run_evaluate(command), 0);
+  const std::string said = ::testing::internal::GetCapturedStdout();
+  EXPECT_NE(said.find("scored.jsonl: 2 recordings"), said.npos) << said;
+  EXPECT_NE(said.find("1 without reference: transcribed, not scored"), said.npos) << said;
+  EXPECT_NE(said.find("x, 1 "), said.npos) << said;
+  EXPECT_NE(said.find("figure evaluate_cer "), said.npos) << said;
+  const auto figures = nlohmann::json::parse(content(file("figures.json")));
+  EXPECT_EQ(figures["scored"], 1);
+  EXPECT_EQ(figures["without_reference"], 1);
+  EXPECT_EQ(figures["decoder"]["characters"], 3);
+  EXPECT_TRUE(figures["decoder"]["loss"].is_number());
+  const std::string heard = content(file("heard.jsonl"));
+  const auto second = nlohmann::json::parse(heard.substr(heard.find('\n') + 1));
+  EXPECT_EQ(second["source"], "here");
+  EXPECT_FALSE(second["pred_text"].get<std::string>().empty());
+
+  std::ofstream(file("scored.jsonl"), std::ios::app) << R"({"audio_filepath": "nothing.wav", "text": "d"})" << '\n';
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(run_evaluate(command), 1) << "figures without a recording are not those of the manifest";
+  const std::string less = ::testing::internal::GetCapturedStdout();
+  EXPECT_NE(less.find("1 dropped"), less.npos) << less;
+  std::ofstream(file("scored.jsonl"), std::ios::app) << "nonsense\n";
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(run_evaluate(command), 1);
+  const std::string rest = ::testing::internal::GetCapturedStdout();
+  EXPECT_NE(rest.find("1 lines of the manifest dropped"), rest.npos) << rest;
+}
+
 TEST_F(TranscriptionRun, EvaluationCountsWhatItCannotScore) {
   std::vector<TranscriptSource> sources;
   const auto add = [&](const std::string& name, const std::string& text, const std::string& lang) {
