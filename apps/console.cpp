@@ -7,7 +7,9 @@
 #include <omp.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 namespace chorus {
 namespace {
@@ -39,8 +41,11 @@ void Console::clear_bar() {
 
 void Console::message(const std::string& text) {
   clear_bar();
-  std::printf("%s\n", text.c_str());
-  std::fflush(stdout);
+  const bool written = std::printf("%s\n", text.c_str()) >= 0 && std::fflush(stdout) == 0;
+  if (written || stdout_failed_) return;
+  stdout_failed_ = true;  // once is enough; the program ends with an error
+  std::fprintf(stderr, "chorus: standard output can't be written, which ends nothing before its time: %s\n",
+               std::strerror(errno));
 }
 
 void Console::banner(const RunConfig& config, const std::string& file) {

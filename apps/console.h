@@ -21,7 +21,7 @@ class Console {
 
  private:
   void clear_bar();
-  bool terminal_, bar_shown_ = false;
+  bool terminal_, bar_shown_ = false, stdout_failed_ = false;
   double matrix_peak_ = 0;
   // Sums since the last line: a line speaks of all steps that it stands for.
   std::int64_t steps_ = 0;

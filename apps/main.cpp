@@ -4,8 +4,11 @@
 #include <chorus/core/cpu.h>
 #include <chorus/core/text.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <stdexcept>
+#include <string>
 
 /// Exit status of a wrong command line or configuration; other errors have 1.
 constexpr int usage_error = 2;
@@ -37,7 +40,10 @@ int main(int argc, char** argv) {
     chorus::require_cpu(chorus::cpu_info());
     app.parse(argc, argv);
     // Transcripts that never reached a full disk are no success.
-    if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw std::runtime_error("standard output can't be written");
+    errno = 0;
+    if (std::fflush(stdout) != 0 || std::ferror(stdout))
+      throw std::runtime_error(std::string("standard output can't be written") + (errno ? ": " : "") +
+                               (errno ? std::strerror(errno) : ""));
     return status;
   } catch (const CLI::ParseError& error) {
     if (argc > 1 && argv[1][0] != '-' && unknown_command(app, argv[1])) return usage_error;

@@ -1,5 +1,5 @@
 #include <chorus/apps/run_folder.h>
-#include <chorus/io/posix_file.h>
+#include <chorus/core/posix_file.h>
 
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -61,15 +61,6 @@ std::string differing_lines(const std::string& before, const std::string& now) {
 
 }  // namespace
 
-void write_file_atomically(const std::filesystem::path& file, std::string_view content) {
-  std::filesystem::create_directories(file.parent_path());
-  const std::filesystem::path temporary = file.string() + ".tmp";
-  std::filesystem::remove(temporary);  // of a process that was killed here
-  write_file(temporary, content);
-  rename_path(temporary, file);
-  sync_folder(std::filesystem::absolute(file).parent_path());
-}
-
 std::string canonical_toml(const RunConfig& config) {
   config::Tree nothing;
   nothing.kind = config::Kind::table;
@@ -92,12 +83,15 @@ RunConfig load_run_config(const std::filesystem::path& folder) {
 void claim_run_folder(const std::filesystem::path& folder, const RunConfig& config) {
   const auto file = folder / "config.toml";
   if (std::filesystem::exists(file)) {
-    const std::string before = canonical_toml(trajectory_part(load_run_config(folder))),
-                      now = canonical_toml(trajectory_part(config));
+    const RunConfig there = load_run_config(folder);
+    const std::string before = canonical_toml(trajectory_part(there)), now = canonical_toml(trajectory_part(config));
     require(before == now, "run folder", folder.string(),
             " holds a run with another configuration; choose another trainer.output_dir or remove it:",
             differing_lines(before, now));
+    // A resumed run mustn't need room for what is there already.
+    if (canonical_toml(there) == canonical_toml(config)) return;
   }
+  make_folders(folder);
   write_file_atomically(file, canonical_toml(config));
 }
 

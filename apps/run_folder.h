@@ -29,7 +29,4 @@ void claim_run_folder(const std::filesystem::path& folder, const RunConfig& conf
 /// A configuration as TOML without origins: equal configurations give equal texts.
 std::string canonical_toml(const RunConfig& config);
 
-/// Writes a small file so that a reader finds the old content or the new, never a part, also after a power failure.
-void write_file_atomically(const std::filesystem::path& file, std::string_view content);
-
 }  // namespace chorus

@@ -1,5 +1,5 @@
 #include <chorus/apps/run_lock.h>
-#include <chorus/core/error.h>
+#include <chorus/core/posix_file.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -10,10 +10,10 @@
 namespace chorus {
 
 RunLock::RunLock(const std::filesystem::path& folder) {
-  std::filesystem::create_directories(folder);
+  make_folders(folder);
   const std::string path = folder / "run.lock";
   file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  require(file_ >= 0, "run folder", path, " can't be opened: ", std::strerror(errno));
+  if (file_ < 0) fail_errno("run folder", "lock this folder by", path);
   if (flock(file_, LOCK_EX | LOCK_NB) == 0) return;
   const int reason = errno;
   close(file_);

@@ -86,9 +86,9 @@ RunRecord::RunRecord(std::filesystem::path folder, RunRecordOptions options, std
       options_(std::move(options)),
       say_(say),
       metrics_((folder_ / "metrics.jsonl").string(),
-               [this] { return std::make_unique<MetricsWriter>(folder_ / "metrics.jsonl"); }, say),
+               [this, say] { return std::make_unique<MetricsWriter>(folder_ / "metrics.jsonl", say); }, say),
       transcripts_((folder_ / "transcripts.jsonl").string(),
-                   [this] { return std::make_unique<MetricsWriter>(folder_ / "transcripts.jsonl"); }, say),
+                   [this, say] { return std::make_unique<MetricsWriter>(folder_ / "transcripts.jsonl", say); }, say),
       events_(
           "TensorBoard's event file in " + folder_.string(),
           [this] {
@@ -225,6 +225,11 @@ void RunRecord::end(const TrainingResult& result) {
                 {"dropped", result.drops.total()}};
   add_drops(fields, result.drops);
   metrics_.use([&](MetricsWriter& metrics) { metrics.write(fields); });
+}
+
+void RunRecord::finish() {
+  metrics_.finish();
+  transcripts_.finish();
 }
 
 }  // namespace chorus

@@ -23,6 +23,7 @@ class Spare {
     if (pause_ > 0) {
       --pause_;
       ++lost_;
+      ++missing_;
       return;
     }
     try {
@@ -34,8 +35,15 @@ class Spare {
       writer_.reset();
       pause_ = next_pause_;
       next_pause_ = std::clamp(2 * next_pause_, 1, 1024);
+      ++missing_;
       if (lost_++ == 0) say_(name_ + " can't be written, training goes on without it: " + error.what());
     }
+  }
+
+  /// Throws unless all that was to be written is there, as far as the disk says.
+  void finish() {
+    if (writer_) writer_->finish();
+    require(missing_ == 0, "train", name_, " is not complete: ", missing_, " entries are missing");
   }
 
  private:
@@ -43,7 +51,7 @@ class Spare {
   Open open_;
   std::function<void(const std::string&)> say_;
   std::unique_ptr<Writer> writer_;
-  std::int64_t lost_ = 0;
+  std::int64_t lost_ = 0, missing_ = 0;  ///< in the present bad time, and in all
   int pause_ = 0, next_pause_ = 0;
 };
 
@@ -72,6 +80,8 @@ class RunRecord {
   void step(const StepReport& report);
   void evaluation(const EvaluationReport& report);
   void end(const TrainingResult& result);
+  /// Throws if metrics.jsonl or transcripts.jsonl lacks something. Lines that could not be written have waited until now.
+  void finish();
 
  private:
   void write_config() const;

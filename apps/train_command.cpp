@@ -38,6 +38,7 @@ int run_train(const TrainOptions& options) {
   check_paths(loaded);
   if (options.dry_run) return run_dry_run(loaded, options.measure);
   const RunConfig& config = loaded.value;
+  std::signal(SIGPIPE, SIG_IGN);  // whoever reads along may go; the steps go on
   Console console;
   console.banner(config, options.file.string());
   const auto say = [&](const std::string& text) { console.message(text); };
@@ -69,6 +70,9 @@ int run_train(const TrainOptions& options) {
   console.message(std::string(how) + " after step " + std::to_string(result.step) +
                   "; dropped samples: " + result.drops.report());
   std::printf("figure train.seconds %.1f s\nweights %s\n", result.train_seconds, result.weight_hash.c_str());
+  if (result.failed_saves > 0)
+    say(std::to_string(result.failed_saves) + " times a periodic checkpoint could not be written; the last one was");
+  record.finish();
   return result.outcome == Outcome::stopped ? exit_stopped : 0;
 }
 

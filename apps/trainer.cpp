@@ -5,10 +5,10 @@
 #include <chorus/apps/training_data.h>
 #include <chorus/apps/training_state.h>
 #include <chorus/core/cpu.h>
+#include <chorus/core/posix_file.h>
 #include <chorus/io/checkpoint.h>
 #include <chorus/io/checkpoint/folder.h>
 #include <chorus/io/digest.h>
-#include <chorus/io/posix_file.h>
 #include <chorus/nn/layers/norm.h>
 #include <chorus/nn/path_patterns.h>
 #include <chorus/parallel/grad_norm.h>
@@ -45,11 +45,6 @@ MemoryOptions memory_options(const RunConfig& config) {
   return options;
 }
 
-std::string file_digest(const std::filesystem::path& file) {
-  const std::string content = read_file(file);
-  return digest(content.data(), content.size());
-}
-
 /// Sets the calling thread's OpenMP width for its lifetime.
 class Threads {
  public:
@@ -80,7 +75,7 @@ class Trainer {
         lock_(config.trainer.output_dir),
         threads_(config.trainer.threads > 0 ? config.trainer.threads : compute_threads()),
         context_(memory_options(config)),
-        train_digest_(file_digest(config.data.train)),
+        train_digest_(file_digest(PosixFile::open(config.data.train))),
         usable_(read_usable(config.data.train, config.data.skip_bad_lines, config.content(), hooks.message)),
         entries_(std::move(usable_.entries)),
         inputs_(open_inputs(config, entries_)),
@@ -109,7 +104,7 @@ class Trainer {
       if (hooks_.step) hooks_.step(report);
       const auto every = [&](std::int64_t n) { return n > 0 && progress_.step % n == 0; };
       if (every(config_.trainer.val_check_interval)) evaluate();
-      if (every(config_.trainer.checkpoint_every_n_steps)) try_to_save();
+      if (every(config_.trainer.checkpoint_every_n_steps) || progress_.step == retry_at_) try_to_save();
     }
   }
 
@@ -410,10 +405,26 @@ class Trainer {
 
   /// In the middle of a run a full disk costs a checkpoint, not the steps since the one before.
   void try_to_save() {
+    retry_at_ = -1;
     try {
       save();
-    } catch (const Error& error) {
-      say(std::string("no checkpoint of step ") + std::to_string(progress_.step) + ", training goes on: " + error.what());
+    } catch (const std::exception& error) {
+      ++failed_saves_;
+      retry_at_ = progress_.step + std::max<std::int64_t>(1, config_.trainer.checkpoint_every_n_steps / 10);
+      say("no checkpoint of step " + std::to_string(progress_.step) + " (" + std::to_string(failed_saves_) +
+          " could not be written so far), training goes on and tries again after step " + std::to_string(retry_at_) + ": " +
+          error.what());
+    }
+  }
+
+  void save_last() {
+    try {
+      save();
+    } catch (const std::exception& error) {
+      const auto kept = step_folders(checkpoints());
+      fail("train", "the last checkpoint, of step ", progress_.step, ", can't be written: ", error.what(), "; ",
+           kept.empty() ? "there is none before it" : "the newest one is " + kept.front().path.string(),
+           ". The same command goes on from there once it can write");
     }
   }
 
@@ -428,10 +439,15 @@ class Trainer {
 
   TrainingResult finish(Outcome outcome) {
     phase_.loader.reset();
-    save();
+    save_last();
     if (outcome == Outcome::finished && progress_.step > first_step_) evaluate();
     if (config_.trainer.trace) write_trace();
-    return {outcome, progress_.step, progress_.train_seconds, weight_hash(*phase_.built), progress_.drops};
+    return {.outcome = outcome,
+            .step = progress_.step,
+            .train_seconds = progress_.train_seconds,
+            .weight_hash = weight_hash(*phase_.built),
+            .failed_saves = failed_saves_,
+            .drops = progress_.drops};
   }
 
   const RunConfig& config_;
@@ -452,6 +468,7 @@ class Trainer {
   std::size_t most_memory_ = 0;  ///< bytes, before the running step
   std::set<std::string> said_;
   std::set<std::int64_t> without_ctc_;
+  std::int64_t failed_saves_ = 0, retry_at_ = -1;  ///< retry_at_: step after which to try a failed save again
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
-#include <chorus/core/error.h>
+#include <chorus/core/posix_file.h>
 #include <chorus/core/trace.h>
 
-#include <fstream>
 #include <iomanip>
 #include <mutex>
+#include <sstream>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -123,12 +123,11 @@ void Trace::reset() {
 }
 
 void Trace::write(const std::filesystem::path& file, int rank) const {
-  std::ofstream out(file);
-  require(out.is_open(), "Trace::write", "cannot open ", file);
-  const std::lock_guard lock(impl_->mutex);
+  std::ostringstream out;
   out << R"({"traceEvents":[)" << '\n'
       << R"({"ph":"M","name":"process_name","pid":)" << rank << R"(,"args":{"name":"rank )" << rank << "\"}}";
   out << std::fixed << std::setprecision(3);
+  const std::lock_guard lock(impl_->mutex);
   impl_->for_each([&](const Event& e) {
     out << ",\n{\"ph\":\"X\",\"name\":" << quoted(e.name) << ",\"pid\":" << rank << ",\"tid\":" << e.thread
         << ",\"ts\":" << static_cast<double>(e.begin) * 1e-3 << ",\"dur\":" << static_cast<double>(e.nanoseconds) * 1e-3;
@@ -146,8 +145,7 @@ void Trace::write(const std::filesystem::path& file, int rank) const {
     out << ",\"note\":\"only the newest " << impl_->most_events << " spans are kept; " << impl_->left_out
         << " older ones are left out\"";
   out << "}}\n";
-  out.close();
-  require(!out.fail(), "Trace::write", "writing ", file, " failed");
+  write_file_atomically(file, std::move(out).str());
 }
 
 }  // namespace chorus

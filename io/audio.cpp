@@ -1,4 +1,4 @@
-#include <chorus/core/error.h>
+#include <chorus/core/posix_file.h>
 #include <chorus/io/audio.h>
 #include <sndfile.h>
 #include <soxr.h>
@@ -20,6 +20,45 @@ struct Close {
   void operator()(SNDFILE* file) const { sf_close(file); }
 };
 using File = std::unique_ptr<SNDFILE, Close>;
+
+/// A growing file in memory, for libsndfile to write.
+struct MemoryFile {
+  std::string bytes;
+  std::size_t at = 0;
+
+  static SF_VIRTUAL_IO calls() {
+    SF_VIRTUAL_IO io{};
+    io.get_filelen = [](void* p) { return static_cast<sf_count_t>(of(p).bytes.size()); };
+    io.seek = [](sf_count_t offset, int whence, void* p) -> sf_count_t {
+      MemoryFile& file = of(p);
+      const sf_count_t base =
+          whence == SEEK_SET ? 0 : static_cast<sf_count_t>(whence == SEEK_CUR ? file.at : file.bytes.size());
+      if (base + offset < 0) return -1;
+      file.at = static_cast<std::size_t>(base + offset);
+      return base + offset;
+    };
+    io.read = [](void* into, sf_count_t count, void* p) -> sf_count_t {
+      MemoryFile& file = of(p);
+      if (file.at >= file.bytes.size()) return 0;
+      const std::size_t n = file.bytes.copy(static_cast<char*>(into), static_cast<std::size_t>(count), file.at);
+      file.at += n;
+      return static_cast<sf_count_t>(n);
+    };
+    io.write = [](const void* from, sf_count_t count, void* p) -> sf_count_t {
+      MemoryFile& file = of(p);
+      const auto n = static_cast<std::size_t>(count);
+      file.bytes.resize(std::max(file.bytes.size(), file.at + n));
+      file.bytes.replace(file.at, n, static_cast<const char*>(from), n);
+      file.at += n;
+      return count;
+    };
+    io.tell = [](void* p) { return static_cast<sf_count_t>(of(p).at); };
+    return io;
+  }
+
+ private:
+  static MemoryFile& of(void* p) { return *static_cast<MemoryFile*>(p); }
+};
 
 /// libsndfile silently shortens a truncated WAV; only its log tells: "data : <promised> (should be <there>)".
 /// Streams of unknown length promise 0 or nearly 2^32 bytes, which is no truncation.
@@ -150,11 +189,17 @@ void write_wav(const std::filesystem::path& path, std::span<const float> samples
   info.samplerate = sample_rate;
   info.channels = 1;
   info.format = SF_FORMAT_WAV | SF_FORMAT_PCM_16;
-  const File file(sf_open(path.c_str(), SFM_WRITE, &info));
-  require(file != nullptr, "write_wav", path, " at ", sample_rate, " Hz: ", sf_strerror(nullptr));
-  sf_command(file.get(), SFC_SET_CLIPPING, nullptr, SF_TRUE);
-  const auto count = static_cast<sf_count_t>(samples.size());
-  require(sf_writef_float(file.get(), samples.data(), count) == count, "write_wav", path, ": ", sf_strerror(file.get()));
+  // In memory first: libsndfile doesn't say what its last write has met.
+  MemoryFile memory;
+  SF_VIRTUAL_IO calls = MemoryFile::calls();
+  {
+    const File file(sf_open_virtual(&calls, SFM_WRITE, &info, &memory));
+    require(file != nullptr, "write_wav", path, " at ", sample_rate, " Hz: ", sf_strerror(nullptr));
+    sf_command(file.get(), SFC_SET_CLIPPING, nullptr, SF_TRUE);
+    const auto count = static_cast<sf_count_t>(samples.size());
+    require(sf_writef_float(file.get(), samples.data(), count) == count, "write_wav", path, ": ", sf_strerror(file.get()));
+  }
+  write_file_atomically(path, memory.bytes);
 }
 
 }  // namespace chorus

@@ -30,7 +30,7 @@ std::vector<float> resample(std::span<const float> samples, int from, int to);
 /// floor(n / factor) samples.
 std::vector<float> change_speed(std::span<const float> samples, double factor);
 
-/// Writes 16-bit mono WAV; samples outside [-1, 1) are clipped.
+/// Writes 16-bit mono WAV; samples outside [-1, 1) are clipped. The file appears whole or not at all.
 void write_wav(const std::filesystem::path& file, std::span<const float> samples, int sample_rate);
 
 }  // namespace chorus

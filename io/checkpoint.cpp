@@ -1,10 +1,9 @@
+#include <chorus/core/posix_file.h>
 #include <chorus/core/text.h>
 #include <chorus/io/checkpoint.h>
 #include <chorus/io/checkpoint/copy_box.h>
 #include <chorus/io/checkpoint/folder.h>
 #include <chorus/io/digest.h>
-#include <chorus/io/posix_file.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <memory>
@@ -106,14 +105,11 @@ SavedCheckpoint save_checkpoint(const fs::path& directory, std::uint64_t step, s
   require(options.keep == 0 || options.keep >= 2, "save_checkpoint", "keep is ", options.keep,
           "; at least 2, as the newest may be damaged, or 0 to keep all");
   SavedCheckpoint saved;
-  std::error_code error;
-  fs::create_directories(directory, error);
-  require(!error, "save_checkpoint", "cannot create ", directory.string(), ": ", error.message(), " (errno ", error.value(),
-          ")");
-  tidy(saved.warnings, [&] { clean_up(directory); });
+  make_folders(directory);
+  tidy(saved.warnings, [&] { clean_up(directory, true); });
 
   const fs::path temporary = temporary_folder(directory, step);
-  if (::mkdir(temporary.c_str(), 0777) != 0) fail_errno("save_checkpoint", "create", temporary);
+  make_new_folder(temporary);
   try {
     const RankFile file = write_rank_file(temporary, 0, entries);
     Manifest about;
@@ -122,9 +118,11 @@ SavedCheckpoint save_checkpoint(const fs::path& directory, std::uint64_t step, s
     about.state = state;
     saved.folder = commit_checkpoint(temporary, directory, std::move(about), {&file, 1});
   } catch (...) {
-    fs::remove_all(temporary, error);  // a failure here is no news beside the first one
+    std::error_code ignored;  // a failure here is no news beside the first one, and the next save tries again
+    fs::remove_all(temporary, ignored);
     throw;
   }
+  tidy(saved.warnings, [&] { clean_up(directory, true); });  // the one that was replaced
   if (options.keep) tidy(saved.warnings, [&] { retain(directory, options.keep, saved.folder, opens); });
   return saved;
 }
@@ -193,6 +191,12 @@ Tensor Checkpoint::read(Context& context, std::string_view path, Category catego
   const Tensor into = Tensor::empty(context, tensor->shape, tensor->dtype, category);
   read(path, into);
   return into;
+}
+
+std::vector<Hdf5Seal> Checkpoint::seals() const {
+  std::vector<Hdf5Seal> seals;
+  for (const SavedFile& file : manifest_.files) seals.push_back({file.name, file.bytes, file.digest});
+  return seals;
 }
 
 std::vector<std::string> Checkpoint::verify() const {

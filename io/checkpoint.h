@@ -4,6 +4,7 @@
 #pragma once
 #include <chorus/io/checkpoint/manifest.h>
 #include <chorus/io/checkpoint/write.h>
+#include <chorus/io/hdf5.h>
 #include <chorus/tensor/tensor.h>
 
 #include <filesystem>
@@ -40,7 +41,8 @@ struct ReadOptions {
 };
 
 /// A checkpoint opened for reading. Opening checks the manifest's digest, that the chunks cover each tensor, and that all
-/// files are there with their sizes; `verify` checks every byte; `read` checks the chunks it uses before using them.
+/// files are there with their sizes; `verify` checks every byte; `read` checks the chunks it uses before using them. None of
+/// these calls HDF5: chunks are read from where the manifest says they lie.
 class Checkpoint {
  public:
   explicit Checkpoint(std::filesystem::path folder);
@@ -54,6 +56,9 @@ class Checkpoint {
   void read(std::string_view path, const Tensor& into, const ReadOptions& options = {}) const;
   /// The whole tensor as it was saved.
   Tensor read(Context& context, std::string_view path, Category category = Category::parameters) const;
+
+  /// What `Hdf5File` needs to open `checkpoint.h5`, which shows every tensor whole.
+  std::vector<Hdf5Seal> seals() const;
 
   /// Reads all files once and compares all digests. Each problem names its file and the tensors it touches; none: intact.
   std::vector<std::string> verify() const;

@@ -1,6 +1,7 @@
 #include <chorus/io/digest.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <new>
 
 namespace chorus {
@@ -37,5 +38,19 @@ void Hasher::update(const void* data, std::size_t bytes) { XXH3_128bits_update(s
 std::string Hasher::hex() const { return to_hex(XXH3_128bits_digest(state_->xxh)); }
 
 std::string digest(const void* data, std::size_t bytes) { return to_hex(XXH3_128bits(data, bytes)); }
+
+std::string file_digest(const PosixFile& file) {
+  constexpr std::size_t block_bytes = 4 << 20;
+  const auto block = std::make_unique_for_overwrite<char[]>(block_bytes);
+  Hasher hasher;
+  const std::uint64_t end = file.bytes();
+  for (std::uint64_t at = 0; at < end;) {
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(block_bytes, end - at));
+    file.read(block.get(), n, at);
+    hasher.update(block.get(), n);
+    at += n;
+  }
+  return hasher.hex();
+}
 
 }  // namespace chorus

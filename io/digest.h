@@ -1,5 +1,7 @@
 // XXH3-128 digests: they find damage (bit flips, truncation, mixed-up files), not malice.
 #pragma once
+#include <chorus/core/posix_file.h>
+
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -21,5 +23,8 @@ class Hasher {
 };
 
 std::string digest(const void* data, std::size_t bytes);
+
+/// Of an open file's bytes, read front to back in blocks of 4 MiB.
+std::string file_digest(const PosixFile& file);
 
 }  // namespace chorus

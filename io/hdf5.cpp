@@ -1,12 +1,13 @@
+#include <chorus/core/posix_file.h>
 #include <chorus/io/digest.h>
 #include <chorus/io/hdf5.h>
 #include <chorus/io/hdf5_layout.h>
-#include <chorus/io/posix_file.h>
 #include <hdf5.h>
 
 #include <algorithm>
 #include <bit>
 #include <mutex>
+#include <set>
 #include <utility>
 
 namespace chorus {
@@ -164,6 +165,8 @@ struct Hdf5Writer::Impl {
     if (dataset.dtype == DType::bf16) tag_bf16(id, path, dataset.path);
     return id;
   }
+
+  Hdf5FileRecord write(PosixFile& out);
 };
 
 Hdf5Writer::Hdf5Writer(std::filesystem::path path) {
@@ -213,16 +216,11 @@ void Hdf5Writer::add_virtual(const Hdf5Dataset& dataset, std::span<const Hdf5Sou
   impl_->create_dataset(dataset, whole, creation);
 }
 
-Hdf5FileRecord Hdf5Writer::finish() {
-  {
-    const Quiet quiet;
-    require(impl_->file >= 0, "hdf5", impl_->path.string(), " is finished already");
-    check(impl_->file.reset(), impl_->path, "", "lay out");
-  }
+Hdf5FileRecord Hdf5Writer::Impl::write(PosixFile& out) {
   Hdf5FileRecord record;
-  record.bytes = impl_->layout.bytes;
-  std::vector<Impl::Part*> order;
-  for (auto& part : impl_->parts) {
+  record.bytes = layout.bytes;
+  std::vector<Part*> order;
+  for (auto& part : parts) {
     if (part.extent.bytes) {
       order.push_back(&part);
     } else {
@@ -231,7 +229,6 @@ Hdf5FileRecord Hdf5Writer::finish() {
   }
   std::sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->extent.position < b->extent.position; });
 
-  PosixFile out = PosixFile::create(impl_->path);
   Hasher all;
   std::uint64_t at = 0;
   std::vector<char> buffer;
@@ -245,12 +242,12 @@ Hdf5FileRecord Hdf5Writer::finish() {
     at += bytes;
   };
   const auto put_structure = [&](std::uint64_t end) {
-    require(end >= at, "hdf5", "datasets of ", impl_->path.string(), " overlap at byte ", end);
+    require(end >= at, "hdf5", "datasets of ", path.string(), " overlap at byte ", end);
     buffer.resize(end - at);
-    impl_->layout.read(at, buffer.size(), buffer.data());
+    layout.read(at, buffer.size(), buffer.data());
     put(buffer.data(), buffer.size(), nullptr);
   };
-  for (Impl::Part* part : order) {
+  for (Part* part : order) {
     put_structure(part->extent.position);
     const Tensor& tensor = part->tensor;
     const bool on_host = std::holds_alternative<Cpu>(tensor.context().device);
@@ -266,17 +263,71 @@ Hdf5FileRecord Hdf5Writer::finish() {
   put_structure(record.bytes);
   record.digest = all.hex();
   out.commit();
-  for (auto& part : impl_->parts) record.extents.push_back(part.extent);
+  for (auto& part : parts) record.extents.push_back(part.extent);
   return record;
 }
 
+Hdf5FileRecord Hdf5Writer::finish() {
+  {
+    const Quiet quiet;
+    require(impl_->file >= 0, "hdf5", impl_->path.string(), " is finished already");
+    check(impl_->file.reset(), impl_->path, "", "lay out");
+  }
+  PosixFile out = PosixFile::create(impl_->path, impl_->layout.bytes);
+  try {
+    return impl_->write(out);
+  } catch (...) {
+    std::error_code ignored;  // a part of a file is no file
+    std::filesystem::remove(impl_->path, ignored);
+    throw;
+  }
+}
+
+namespace {
+
+void check_seal(const std::filesystem::path& path, const Hdf5Seal& seal) {
+  const PosixFile file = PosixFile::open(path);
+  const std::uint64_t bytes = file.bytes();
+  require(bytes == seal.bytes, "hdf5", path.string(), " has ", bytes, " bytes; ", seal.bytes, " were written");
+  const std::string found = file_digest(file);
+  require(found == seal.digest, "hdf5", path.string(),
+          " is damaged, so HDF5 doesn't get to see it: the digest of its bytes is ", found, ", not ", seal.digest);
+}
+
+}  // namespace
+
 struct Hdf5File::Impl {
   std::filesystem::path path;
+  std::set<std::string> sealed;  ///< the names that virtual datasets may lead to
   Id file{-1, H5Fclose};
 
-  explicit Impl(std::filesystem::path source) : path(std::move(source)) {
+  Impl(std::filesystem::path source, std::span<const Hdf5Seal> seals) : path(std::move(source)) {
+    bool own = false;
+    for (const Hdf5Seal& seal : seals) {
+      check_seal(path.parent_path() / seal.name, seal);
+      sealed.insert(seal.name);
+      own = own || seal.name == path.filename();
+    }
+    require(own, "hdf5", path.string(), " can't be opened without its digest: HDF5 crashes on some damaged files");
+    const Quiet quiet;
     const Id access = access_properties(path);
     file = Id(check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), path, "", "open"), H5Fclose);
+  }
+
+  /// HDF5 itself opens the files that a virtual dataset leads to, so these must be among those that were checked.
+  void check_sources(hid_t dataset, const std::string& name) const {
+    const Id creation(check(H5Dget_create_plist(dataset), path, name, "inspect"), H5Pclose);
+    if (check(H5Pget_layout(creation), path, name, "inspect") != H5D_VIRTUAL) return;
+    std::size_t count = 0;
+    check(H5Pget_virtual_count(creation, &count), path, name, "inspect");
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto length = check(H5Pget_virtual_filename(creation, i, nullptr, 0), path, name, "inspect");
+      std::string source(static_cast<std::size_t>(length) + 1, '\0');
+      check(H5Pget_virtual_filename(creation, i, source.data(), source.size()), path, name, "inspect");
+      source.pop_back();
+      require(sealed.contains(source), "hdf5", name, " of ", path.string(), " lies in ", source,
+              ", which can't be opened without its digest");
+    }
   }
 
   Id open(const std::string& name) const {
@@ -303,10 +354,8 @@ struct Hdf5File::Impl {
   }
 };
 
-Hdf5File::Hdf5File(std::filesystem::path path) {
-  const Quiet quiet;
-  impl_ = std::make_unique<Impl>(std::move(path));
-}
+Hdf5File::Hdf5File(std::filesystem::path path, std::span<const Hdf5Seal> seals)
+    : impl_(std::make_unique<Impl>(std::move(path), seals)) {}
 
 Hdf5File::~Hdf5File() {
   const Quiet quiet;
@@ -339,6 +388,7 @@ Hdf5Dataset Hdf5File::dataset(const std::string& path) const {
 Tensor Hdf5File::read(Context& context, const std::string& path, Category category) const {
   const Quiet quiet;
   const Id id = impl_->open(path);
+  impl_->check_sources(id, path);
   const Hdf5Dataset found = impl_->describe(id, path);
   const Tensor tensor = Tensor::empty(context, found.shape, found.dtype, category);
   const auto buffer = std::make_unique_for_overwrite<char[]>(tensor.bytes());

@@ -62,10 +62,20 @@ class Hdf5Writer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// An existing file, for reading.
+/// What the bytes of a file must be before HDF5 may open it.
+struct Hdf5Seal {
+  std::string name;  ///< within the folder of the file that is opened
+  std::uint64_t bytes = 0;
+  std::string digest;  ///< XXH3-128 of the whole file
+};
+
+/// An existing file, for reading by HDF5. HDF5 1.10 crashes on some damaged files (docs/fuzzing.md), so none is opened whose
+/// digest isn't known and hasn't been compared, neither this one nor those that its virtual datasets lead to.
 class Hdf5File {
  public:
-  explicit Hdf5File(std::filesystem::path path);
+  /// `seals`: of this file, and of the files beside it that hold parts of its virtual datasets. Reads each once, in blocks,
+  /// before it calls HDF5; a difference is an error naming the file. Checkpoints keep the seals in their manifest.
+  Hdf5File(std::filesystem::path path, std::span<const Hdf5Seal> seals);
   ~Hdf5File();
   Hdf5File(const Hdf5File&) = delete;
   Hdf5File& operator=(const Hdf5File&) = delete;

@@ -1,9 +1,10 @@
 #include <chorus/core/error.h>
+#include <chorus/core/posix_file.h>
 #include <chorus/io/audio.h>
 #include <chorus/io/manifest.h>
-#include <chorus/io/posix_file.h>
 #include <chorus/io/unicode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -71,6 +72,21 @@ std::string reason(const json::exception& error) {
   return shown(text);
 }
 
+/// How deep the brackets of a JSON text nest. JSON that is printed recurses as deep, and stacks are finite.
+std::size_t nesting(std::string_view text) {
+  std::size_t depth = 0, deepest = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\') ++i;
+    if (c == '"') quoted = !quoted;
+    if (quoted) continue;
+    if (c == '[' || c == '{') deepest = std::max(deepest, ++depth);
+    if ((c == ']' || c == '}') && depth > 0) --depth;
+  }
+  return deepest;
+}
+
 /// Nothing for lines to skip.
 std::optional<ManifestEntry> read_line(const std::string& raw, const std::string& where, const std::filesystem::path& folder,
                                        Content content) {
@@ -79,6 +95,9 @@ std::optional<ManifestEntry> read_line(const std::string& raw, const std::string
   if (bad != raw.npos)
     fail("read_manifest", where, ": byte ", bad + 1, " of the line, ", static_cast<int>(static_cast<unsigned char>(raw[bad])),
          ", belongs to no character of UTF-8");
+  constexpr std::size_t most = 100;
+  const std::size_t depth = nesting(raw);
+  if (depth > most) fail("read_manifest", where, ": values nest ", depth, " deep, expected at most ", most);
   json object;
   try {
     object = json::parse(raw);
@@ -157,8 +176,7 @@ std::vector<ManifestEntry> read_manifest(const std::filesystem::path& file, cons
 }
 
 void write_manifest(const std::filesystem::path& file, std::span<const ManifestEntry> entries) {
-  std::ofstream out(file);
-  require(out.good(), "write_manifest", "cannot write ", file);
+  std::string text;
   for (const ManifestEntry& entry : entries) {
     nlohmann::ordered_json object;
     if (!entry.audio.empty()) object["audio_filepath"] = entry.audio.string();
@@ -167,10 +185,14 @@ void write_manifest(const std::filesystem::path& file, std::span<const ManifestE
     object["text"] = entry.text;
     if (!entry.lang.empty()) object["lang"] = entry.lang;
     if (!entry.id.empty()) object["id"] = entry.id;
-    out << object.dump() << '\n';
+    try {
+      text += object.dump() + '\n';
+    } catch (const json::exception& error) {
+      fail("write_manifest", file.string(), ": the entry of ", entry.audio.string(),
+           " can't be written as JSON: ", error.what());
+    }
   }
-  out.flush();
-  require(out.good(), "write_manifest", "writing ", file, " failed");
+  write_file_atomically(file, text);
 }
 
 void fill_durations(std::span<ManifestEntry> entries) {

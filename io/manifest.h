@@ -43,7 +43,7 @@ using BadLine = std::function<void(const std::string& problem)>;
 std::vector<ManifestEntry> read_manifest(const std::filesystem::path& file, const BadLine& report = {},
                                          Content content = Content::speech);
 
-/// Writes audio paths as they are; they, offset and duration only where set.
+/// Writes audio paths as they are; they, offset and duration only where set. The file appears whole or not at all.
 void write_manifest(const std::filesystem::path& file, std::span<const ManifestEntry> entries);
 
 /// Gives entries without a duration the one that their sound file's header says.

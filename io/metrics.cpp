@@ -1,7 +1,10 @@
 #include <chorus/core/error.h>
 #include <chorus/core/text.h>
 #include <chorus/io/metrics.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -33,13 +36,25 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-void drop_unfinished_line(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary | std::ios::ate);
-  if (!in) return;
-  const std::streamoff size = in.tellg();
-  std::streamoff end = size;
-  while (end > 0 && in.seekg(end - 1).get() != '\n') --end;
-  if (end < size) std::filesystem::resize_file(file, static_cast<std::uintmax_t>(end));
+void drop_unfinished_line(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return;
+  std::uint64_t end = 0, size = 0;
+  {
+    const PosixFile file = PosixFile::open(path);
+    end = size = file.bytes();
+    std::array<char, 4096> block;
+    while (end > 0) {
+      const std::uint64_t n = std::min<std::uint64_t>(block.size(), end);
+      file.read(block.data(), n, end - n);
+      const auto newline = std::string_view(block.data(), n).rfind('\n');
+      end -= n;
+      if (newline == std::string_view::npos) continue;
+      end += newline + 1;
+      break;
+    }
+  }
+  if (end < size && ::truncate(path.c_str(), static_cast<off_t>(end)) != 0)
+    fail_errno("MetricsWriter", "remove the unfinished last line of", path);
 }
 
 template <class Sequence>
@@ -56,11 +71,8 @@ void TextScore::add(std::string_view reference, std::string_view hypothesis) {
   words += rate(words_of(reference), words_of(hypothesis));
 }
 
-MetricsWriter::MetricsWriter(const std::filesystem::path& file) : path_(file) {
-  drop_unfinished_line(file);
-  out_.open(file, std::ios::app);
-  require(out_.good(), "MetricsWriter", "cannot append to ", file);
-}
+MetricsWriter::MetricsWriter(const std::filesystem::path& file, AppendFile::Report report)
+    : out_((drop_unfinished_line(file), file), std::move(report)) {}
 
 void MetricsWriter::write(std::span<const Field> fields) {
   nlohmann::ordered_json line = nlohmann::ordered_json::object();
@@ -71,8 +83,7 @@ void MetricsWriter::write(std::span<const Field> fields) {
     else
       std::visit([&](const auto& v) { line[name] = v; }, value);
   }
-  out_ << line.dump() << std::endl;
-  require(out_.good(), "MetricsWriter", "writing ", path_, " failed");
+  out_.append(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
 }
 
 }  // namespace chorus

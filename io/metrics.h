@@ -1,8 +1,9 @@
 // Error rates of a corpus, and metrics as JSON lines.
 #pragma once
+#include <chorus/io/append_file.h>
+
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,19 +31,21 @@ struct TextScore {
 };
 
 /// Appends one JSON object per line and flushes each, so that a killed run keeps its lines. A last line without its end, which
-/// a process that died while writing has left, is removed on opening. Numbers keep all their digits;
-/// NaN and infinities, which JSON lacks, become the strings "nan", "inf" and "-inf". Not thread-safe.
+/// a process that died while writing has left, is removed on opening. Numbers keep all their digits; NaN and infinities, which
+/// JSON lacks, become the strings "nan", "inf" and "-inf"; bytes that are no UTF-8 become U+FFFD. A line that can't be written
+/// waits for the next one if there is a `report` that is told, and throws otherwise (`AppendFile`). Not thread-safe.
 class MetricsWriter {
  public:
   using Value = std::variant<double, std::int64_t, bool, std::string>;
   using Field = std::pair<std::string, Value>;
-  explicit MetricsWriter(const std::filesystem::path& file);
+  explicit MetricsWriter(const std::filesystem::path& file, AppendFile::Report report = {});
   void write(std::span<const Field> fields);
   void write(std::initializer_list<Field> fields) { write(std::span<const Field>(fields.begin(), fields.size())); }
+  /// Writes the lines that wait and flushes all to the disk; throws if any is missing.
+  void finish() { out_.finish(); }
 
  private:
-  std::filesystem::path path_;
-  std::ofstream out_;
+  AppendFile out_;
 };
 
 }  // namespace chorus

@@ -1,14 +1,16 @@
 #include <chorus/core/error.h>
-#include <chorus/io/posix_file.h>
+#include <chorus/core/posix_file.h>
+#include <chorus/io/sentencepiece_check.h>
 #include <chorus/io/tokenizer.h>
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
-#include <fstream>
 #include <unordered_map>
 
 namespace chorus {
 namespace {
+
+constexpr std::uint64_t most_bytes = std::uint64_t{256} << 20;  // of a model file; a million pieces take 20 MB
 
 class Sentences : public sentencepiece::SentenceIterator {
  public:
@@ -70,19 +72,22 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Tokenizer::Tokenizer(std::string model, const std::string& name) : model_(std::move(model)), impl_(std::make_unique<Impl>()) {
-  const auto status = impl_->processor.LoadFromSerializedProto(model_);
-  require(status.ok() && impl_->processor.GetPieceSize() > 0, "Tokenizer", name, " is no SentencePiece model (", model_.size(),
-          " bytes): ", status.ok() ? "it has no pieces" : reason(status));
+  check_sentencepiece_model(model_, name);
+  const auto loaded = [&]() -> std::string {
+    try {
+      const auto status = impl_->processor.LoadFromSerializedProto(model_);
+      if (!status.ok()) return std::string("the library refuses it: ") + reason(status);
+      return impl_->processor.GetPieceSize() > 0 ? "" : "it has no pieces";
+    } catch (const std::exception& error) {  // of the tries inside it
+      return error.what();
+    }
+  }();
+  require(loaded.empty(), "Tokenizer", name, " is no SentencePiece model (", model_.size(), " bytes): ", loaded);
 }
 
-Tokenizer Tokenizer::load(const std::filesystem::path& file) { return Tokenizer(read_file(file), file.string()); }
+Tokenizer Tokenizer::load(const std::filesystem::path& file) { return Tokenizer(read_file(file, most_bytes), file.string()); }
 
-void Tokenizer::save(const std::filesystem::path& file) const {
-  std::ofstream out(file, std::ios::binary);
-  out << model_;
-  out.flush();
-  require(out.good(), "Tokenizer", "cannot write ", file);
-}
+void Tokenizer::save(const std::filesystem::path& file) const { write_file_atomically(file, model_); }
 
 std::vector<int> Tokenizer::encode(std::string_view text) const {
   std::vector<int> ids;

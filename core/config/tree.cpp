@@ -58,6 +58,42 @@ Tree convert(const toml::node& node, const Place& where) {
   return tree;
 }
 
+/// The parser, and all that walks a tree, recurse as deep as values nest, and stacks are finite.
+constexpr int deepest = 32;
+
+/// The line on which brackets, or the parts of one key, nest deeper than that; 0 where none does. Strings and comments don't
+/// count; where quotes don't match, the parser stops before what this misses.
+int too_deep(std::string_view text) {
+  int line = 1, brackets = 0, parts = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\n') ++line;
+    if (c == '#') {
+      while (i + 1 < text.size() && text[i + 1] != '\n') ++i;
+    } else if (c == '"' || c == '\'') {
+      const bool long_one = text.substr(i).starts_with(std::string(3, c));
+      const std::string_view end = text.substr(i, long_one ? 3 : 1);
+      for (i += end.size(); i < text.size() && !text.substr(i).starts_with(end) && (long_one || text[i] != '\n'); ++i) {
+        if (text[i] == '\n') ++line;
+        if (c == '"' && text[i] == '\\') ++i;
+      }
+      if (i < text.size() && text[i] == '\n')
+        --i;  // an unfinished string: the line ends all the same
+      else
+        i += end.size() - 1;
+    } else if (c == '.') {
+      ++parts;
+    } else if (c == '[' || c == '{' || c == ']' || c == '}') {
+      brackets = std::max(0, brackets + (c == '[' || c == '{' ? 1 : -1));
+      parts = 0;
+    } else if (c == '=' || c == ',' || c == '\n') {
+      parts = 0;
+    }
+    if (brackets > deepest || parts > deepest) return line;
+  }
+  return 0;
+}
+
 struct Step {
   std::string key;
   std::optional<std::size_t> index;
@@ -68,10 +104,10 @@ std::optional<std::vector<Step>> split_path(std::string_view path) {
   std::vector<Step> steps;
   while (true) {
     const std::size_t end = std::min(path.find_first_of(".["), path.size());
-    if (end == 0) return std::nullopt;
+    if (end == 0 || steps.size() > static_cast<std::size_t>(deepest)) return std::nullopt;
     steps.push_back({std::string(path.substr(0, end)), {}});
     path.remove_prefix(end);
-    while (path.starts_with('[')) {
+    while (path.starts_with('[') && steps.size() <= static_cast<std::size_t>(deepest)) {
       std::size_t index = 0;
       const auto [rest, error] = std::from_chars(path.data() + 1, path.data() + path.size(), index);
       if (error != std::errc() || rest == path.data() + path.size() || *rest != ']') return std::nullopt;
@@ -90,6 +126,10 @@ std::optional<Tree> parse_value(const std::string& text, const Place& where, Pro
   word.kind = Kind::string;
   word.place = word.key_place = where;
   word.text = text;
+  if (too_deep(text)) {
+    problems.add(where, shown + ": nests deeper than " + std::to_string(deepest) + " levels");
+    return std::nullopt;
+  }
   try {
     const auto table = toml::parse("value = " + text);
     if (table.size() != 1) return word;
@@ -198,14 +238,18 @@ void Problems::raise() const {
 
 Tree parse_toml(std::string_view text, const std::string& name, Problems& problems) {
   const Place where{.file = name};
+  Tree nothing;
+  nothing.kind = Kind::table;
+  nothing.place = where;
+  if (const int line = too_deep(text)) {
+    problems.add({.file = name, .line = line, .column = 1}, "nests deeper than " + std::to_string(deepest) + " levels");
+    return nothing;
+  }
   try {
     return convert(toml::parse(text), where);
   } catch (const toml::parse_error& e) {
     problems.add(place_of(e.source(), where), std::string(e.description()));
-    Tree tree;
-    tree.kind = Kind::table;
-    tree.place = where;
-    return tree;
+    return nothing;
   }
 }
 

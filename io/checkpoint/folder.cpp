@@ -1,5 +1,5 @@
+#include <chorus/core/posix_file.h>
 #include <chorus/io/checkpoint/folder.h>
-#include <chorus/io/posix_file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,12 +50,14 @@ std::string start_time(const std::string& process) {
   return field;
 }
 
-bool writer_is_dead(const fs::path& folder) {
+bool writer_is_dead(const fs::path& folder, bool idle) {
   const std::string name = folder.filename().string();
   std::vector<std::string> parts;  // host, process, start time, random
   std::istringstream writer(name.substr(name.find(temporary_mark) + temporary_mark.size()));
   for (std::string part; std::getline(writer, part, '-');) parts.push_back(part);
-  if (parts.size() == 4 && parts[0] == host_name()) return start_time(parts[1]) != parts[2];
+  if (parts.size() == 4 && parts[0] == host_name()) {
+    return start_time(parts[1]) != parts[2] || (idle && parts[1] == std::to_string(::getpid()));
+  }
   std::error_code ignored;
   auto latest = fs::last_write_time(folder, ignored);
   for (const auto& entry : fs::directory_iterator(folder, ignored)) latest = std::max(latest, entry.last_write_time(ignored));
@@ -107,7 +109,7 @@ fs::path temporary_folder(const fs::path& directory, std::uint64_t step) {
                       '-' + std::to_string(std::random_device{}()));
 }
 
-void clean_up(const fs::path& directory) {
+void clean_up(const fs::path& directory, bool idle) {
   for (const fs::path& path : folders_in(directory)) {
     const std::string name = path.filename().string();
     if (!parse_step(name.substr(0, name.find('.')))) continue;
@@ -116,7 +118,7 @@ void clean_up(const fs::path& directory) {
     } else if (path.extension() == old_suffix) {
       const fs::path successor = directory / path.stem();
       fs::exists(successor) ? remove_folder(path) : rename_path(path, successor);
-    } else if (name.find(temporary_mark) != name.npos && writer_is_dead(path)) {
+    } else if (name.find(temporary_mark) != name.npos && writer_is_dead(path, idle)) {
       remove_folder(path);
     }
   }
@@ -128,9 +130,14 @@ fs::path commit_folder(const fs::path& temporary, const fs::path& directory, std
   // A folder can't be replaced in one rename; between the two, readers find the old one under its other name.
   const bool replaces = fs::exists(target);
   if (replaces) rename_path(target, old);
-  rename_path(temporary, target);
+  try {
+    rename_path(temporary, target);
+  } catch (...) {
+    std::error_code ignored;  // where this fails too, readers take `.old`
+    if (replaces) fs::rename(old, target, ignored);
+    throw;
+  }
   sync_folder(directory);
-  if (replaces) remove_folder(old);
   return target;
 }
 

@@ -29,9 +29,12 @@ std::filesystem::path temporary_folder(const std::filesystem::path& directory, s
 
 /// Removes what died writers left behind: their temporary folders (a writer on another host counts as dead when its folder
 /// hasn't changed for an hour), half-removed folders, and `.old` ones whose successor exists; others get their name back.
-void clean_up(const std::filesystem::path& directory);
+/// `idle`: this process is writing nothing here, so temporary folders of its own are leavings too, of a save that failed and
+/// could not remove them.
+void clean_up(const std::filesystem::path& directory, bool idle = false);
 
-/// Gives a completely written and flushed temporary folder its final name, durably; replaces a committed one of that step.
+/// Gives a completely written and flushed temporary folder its final name, durably; replaces a committed one of that
+/// step, which keeps its name `.old` until the next `clean_up`. On failure the one before has its name or `.old`.
 std::filesystem::path commit_folder(const std::filesystem::path& temporary, const std::filesystem::path& directory,
                                     std::uint64_t step);
 

@@ -3,6 +3,7 @@
 #include <chorus/io/digest.h>
 
 #include <algorithm>
+#include <map>
 
 namespace chorus {
 namespace {
@@ -21,6 +22,13 @@ json to_json(const Shape& shape) {
 Shape to_shape(const json& list) {
   Shape shape;
   for (const auto& size : list) shape.push_back(size.get<std::int64_t>());
+  // Beyond any file, and products of sizes stay exact.
+  constexpr std::int64_t most = std::int64_t{1} << 48;
+  std::int64_t product = 1;
+  for (int d = 0; d < shape.rank(); ++d) {
+    require(shape[d] <= most / std::max<std::int64_t>(product, 1), "manifest", "a tensor of ", shape, " elements can't exist");
+    product *= std::max<std::int64_t>(shape[d], 1);
+  }
   return shape;
 }
 DType to_dtype(const std::string& text) {
@@ -39,6 +47,12 @@ const SavedTensor* Manifest::find(std::string_view path) const {
 }
 
 void check_coverage(const Manifest& manifest) {
+  std::map<std::string_view, std::uint64_t> files;
+  for (const SavedFile& file : manifest.files) {
+    require(!file.name.empty() && file.name.find('/') == file.name.npos && file.name != "." && file.name != "..", "checkpoint",
+            "'", file.name, "' is no name of a file in the checkpoint's folder");
+    require(files.try_emplace(file.name, file.bytes).second, "checkpoint", file.name, " is listed twice");
+  }
   for (const SavedTensor& tensor : manifest.tensors) {
     std::int64_t covered = 0;
     for (std::size_t i = 0; i < tensor.chunks.size(); ++i) {
@@ -53,6 +67,11 @@ void check_coverage(const Manifest& manifest) {
                 tensor.chunks[j].offset, " overlap; each element is stored once");
       }
       covered += chunk.shape.numel();
+      if (chunk.shape.numel() == 0) continue;
+      const auto file = files.find(chunk.file);
+      const std::uint64_t bytes = static_cast<std::uint64_t>(chunk.shape.numel()) * size_of(tensor.dtype);
+      require(file != files.end() && chunk.position <= file->second && bytes <= file->second - chunk.position, "checkpoint",
+              tensor.path, ": ", bytes, " bytes at ", chunk.position, " of ", chunk.file, " lie outside it");
     }
     require(covered == tensor.shape.numel() && !tensor.chunks.empty(), "checkpoint", tensor.path, ": ", tensor.chunks.size(),
             " chunks hold ", covered, " of the ", tensor.shape.numel(), " elements of ", tensor.shape);

@@ -45,7 +45,7 @@ struct Manifest {
   const SavedTensor* find(std::string_view path) const;
 };
 
-/// Throws unless the chunks of each tensor lie inside it, are disjoint and cover it.
+/// Throws unless the chunks of each tensor lie inside it, are disjoint and cover it, and lie within files of the checkpoint.
 void check_coverage(const Manifest& manifest);
 
 /// The text of `manifest.json`: one JSON object whose first line holds the digest of every later byte. Text that JSON

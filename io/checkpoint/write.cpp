@@ -1,7 +1,7 @@
+#include <chorus/core/posix_file.h>
 #include <chorus/io/checkpoint/folder.h>
 #include <chorus/io/checkpoint/write.h>
 #include <chorus/io/hdf5.h>
-#include <chorus/io/posix_file.h>
 
 #include <cstdio>
 #include <map>

@@ -372,5 +372,34 @@ TEST(Config, ReadsFiles) {
   }
 }
 
+// What nests without bounds would overflow the stack of the parser.
+TEST(Config, RefusesWhatNestsTooDeeply) {
+  const auto error = [](const std::string& text, const std::vector<std::string>& overrides = {}) -> std::string {
+    try {
+      parse_config<Config>(text, "deep.toml", overrides);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  const auto many = [](const std::string& part, int n) {
+    std::string text;
+    for (int i = 0; i < n; ++i) text += part;
+    return text;
+  };
+  for (const std::string& deep :
+       {"[" + many("a.", 100'000) + "a]\n", many("a.", 100'000) + "a = 1\n", "words = " + many("[", 100'000),
+        "words = " + many("{a=", 100'000), many("\"x\" . ", 100) + "y = 1\n"}) {
+    EXPECT_THAT(error("steps = 50\n" + deep), HasSubstr("deep.toml:2:1: nests deeper than 32 levels")) << deep.substr(0, 20);
+  }
+  EXPECT_THAT(error("", {"words=" + many("[", 100'000)}), HasSubstr("nests deeper than 32 levels"));
+  EXPECT_THAT(error("", {many("a.", 100'000) + "a=1"}), HasSubstr("expected key=value"));
+  // Neither texts nor comments nor numbers nest.
+  EXPECT_EQ(error("name = \"" + many("[.", 200) + "\"  # " + many("[.", 200) + "\nout = '''" + many("{.\n", 200) +
+                  "'''\nbetas = [" + many("0.1, ", 200) + "]\n"),
+            "no error");
+  EXPECT_THAT(error("name = \"\\\"[[[\nsteps = ]"), HasSubstr("deep.toml:1:"));  // an unfinished string
+}
+
 }  // namespace
 }  // namespace chorus

@@ -1,18 +1,18 @@
 // Damage, death and full disks: nothing damaged is ever loaded, and what was good stays good.
+#include <chorus/core/posix_file.h>
 #include <chorus/core/rng.h>
 #include <chorus/io/checkpoint.h>
 #include <chorus/io/checkpoint/folder.h>
 #include <chorus/io/digest.h>
-#include <chorus/io/posix_file.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <unit/io/files_fixture.h>
 
+#include <chrono>
 #include <csignal>
 #include <fstream>
-#include <chrono>
 #include <map>
 
 namespace chorus {
@@ -165,6 +165,7 @@ TEST_F(CheckpointFault, ANewerSchemaIsRefusedNotSkipped) {
 
 TEST_F(CheckpointFault, LeavingsOfDeadWritersAreIgnoredAndRemoved) {
   save(1);
+  fs::path alive;
   // A writer that dies in the middle of a save of step 9, as another process.
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
@@ -175,10 +176,24 @@ TEST_F(CheckpointFault, LeavingsOfDeadWritersAreIgnoredAndRemoved) {
     ::_exit(0);
   }
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-  const fs::path alive = temporary_folder(directory, 8), removed = directory / "step-000007.del";
+  // And one that lives on; this process itself is idle between saves.
+  const pid_t living = ::fork();
+  ASSERT_GE(living, 0);
+  if (living == 0) {
+    fs::create_directories(temporary_folder(directory, 8));
+    ::pause();
+    ::_exit(0);
+  }
+  const auto has_temporary_8 = [&] {
+    for (const auto& entry : fs::directory_iterator(directory))
+      if (entry.path().filename().string().starts_with("step-000008.tmp-")) alive = entry.path();
+    return !alive.empty();
+  };
+  while (!has_temporary_8()) ::usleep(1000);
+  const fs::path own = temporary_folder(directory, 4), removed = directory / "step-000007.del";
   const fs::path far = directory / "step-000006.tmp-elsewhere-1-1-1", far_dead = directory / "step-000005.tmp-elsewhere-1-1-1";
   const fs::path foreign = directory / "notes.old";
-  for (const fs::path& folder : {alive, removed, far, far_dead, foreign}) {
+  for (const fs::path& folder : {own, removed, far, far_dead, foreign}) {
     fs::create_directories(folder);
     write_file(folder / "x", "x");
   }
@@ -193,6 +208,8 @@ TEST_F(CheckpointFault, LeavingsOfDeadWritersAreIgnoredAndRemoved) {
   for (const auto& entry : fs::directory_iterator(directory)) names.push_back(entry.path().filename().string());
   EXPECT_THAT(names, ::testing::UnorderedElementsAre("step-000001", "step-000002", alive.filename().string(),
                                                      far.filename().string(), "notes.old"));
+  ::kill(living, SIGKILL);
+  ASSERT_EQ(::waitpid(living, nullptr, 0), living);
 }
 
 TEST_F(CheckpointFault, DeathBetweenTheTwoRenamesOfAReplacementLosesNothing) {
@@ -264,7 +281,8 @@ TEST_F(CheckpointFault, AnUnwritableDirectoryIsNamed) {
 
 // A writer is killed at random moments; whatever is found afterwards is whole, and never older than what was committed.
 TEST_F(CheckpointFault, KilledWritersLeaveWholeCheckpoints) {
-  // A child gets up to four times what one save takes here, so that some end and some are cut short on any machine.
+  // A child gets up to four times what one save takes here, later ones more, so that some end and some are cut short on any
+  // machine, however busy it becomes.
   const auto begin = std::chrono::steady_clock::now();
   save(1, {400, 300});
   const auto one = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin).count();
@@ -276,7 +294,7 @@ TEST_F(CheckpointFault, KilledWritersLeaveWholeCheckpoints) {
     if (child == 0) {
       for (std::uint64_t step = newest + 1;; ++step) save(step, {400, 300});
     }
-    ::usleep(static_cast<useconds_t>(2000 + random.below(static_cast<std::uint64_t>(4 * one))));
+    ::usleep(static_cast<useconds_t>(2000 + random.below(static_cast<std::uint64_t>(4 * one * (1 + trial / 5)))));
     ::kill(child, SIGKILL);
     ASSERT_EQ(::waitpid(child, nullptr, 0), child);
     const std::uint64_t step = found_step();

@@ -1,7 +1,7 @@
+#include <chorus/core/posix_file.h>
 #include <chorus/io/checkpoint.h>
 #include <chorus/io/checkpoint/folder.h>
 #include <chorus/io/hdf5.h>
-#include <chorus/io/posix_file.h>
 #include <gmock/gmock.h>
 #include <unit/io/files_fixture.h>
 
@@ -71,7 +71,7 @@ TEST_F(CheckpointTest, AnyHdf5ReaderSeesWholeTensorsAlsoAfterAMove) {
   const auto entries = every_kind();
   const fs::path moved = temporary.path / "elsewhere";
   fs::rename(save_checkpoint(directory, 1, entries, {}, "").folder, moved);
-  const Hdf5File file(moved / "checkpoint.h5");
+  const Hdf5File file(moved / "checkpoint.h5", Checkpoint(moved).seals());
   EXPECT_EQ(file.datasets().size(), entries.size());
   for (const auto& [path, tensor, part] : entries) expect_same_bytes(file.read(context, path), tensor, path);
 }
@@ -117,7 +117,7 @@ TEST_F(CheckpointTest, ChunksOfSeveralRanksMakeOneTensor) {
   EXPECT_EQ(checkpoint.manifest().world, 3);
   expect_same_bytes(checkpoint.read(context, "w"), whole, "w");
   expect_same_bytes(checkpoint.read(context, "other"), other, "other");
-  expect_same_bytes(Hdf5File(checkpoint.folder() / "checkpoint.h5").read(context, "w"), whole, "virtual w");
+  expect_same_bytes(Hdf5File(checkpoint.folder() / "checkpoint.h5", checkpoint.seals()).read(context, "w"), whole, "virtual w");
   for (std::int64_t i = 0; i < 6; ++i) {
     for (std::int64_t j = 0; j < 8; ++j) {
       const Shape offset = {i, j, j % 3}, shape = {6 - i, (8 - j + 1) / 2, 3 - j % 3};

@@ -1,6 +1,6 @@
+#include <chorus/core/posix_file.h>
 #include <chorus/io/digest.h>
 #include <chorus/io/hdf5.h>
-#include <chorus/io/posix_file.h>
 #include <gmock/gmock.h>
 #include <unit/io/files_fixture.h>
 
@@ -12,6 +12,16 @@ namespace fs = std::filesystem;
 
 class Hdf5 : public ::testing::Test {
  protected:
+  /// Of files as they lie there.
+  std::vector<Hdf5Seal> seals(std::initializer_list<fs::path> paths) {
+    std::vector<Hdf5Seal> all;
+    for (const fs::path& path : paths) {
+      const std::string bytes = read_file(path);
+      all.push_back({path.filename(), bytes.size(), digest(bytes.data(), bytes.size())});
+    }
+    return all;
+  }
+
   const TemporaryFolder temporary;
   const fs::path& folder = temporary.path;
   Context context;
@@ -32,7 +42,7 @@ TEST_F(Hdf5, EveryTypeAndShapeComesBack) {
     }
     record = writer.finish();
   }
-  const Hdf5File file(path);
+  const Hdf5File file(path, std::vector<Hdf5Seal>{{"all.h5", record.bytes, record.digest}});
   EXPECT_EQ(file.datasets().size(), tensors.size());
   for (const auto& [name, tensor] : tensors) expect_same_bytes(file.read(context, name), tensor, name);
 
@@ -83,7 +93,7 @@ TEST_F(Hdf5, VirtualDatasetsJoinPartsAndMoveWithTheFolder) {
     writer.finish();
   }
   fs::rename(before, after);
-  const Hdf5File file(after / "all.h5");
+  const Hdf5File file(after / "all.h5", seals({after / "all.h5", after / "part0.h5", after / "part1.h5", after / "part2.h5"}));
   expect_same_bytes(file.read(context, "model/w"), whole, "model/w");
   expect_same_bytes(file.read(context, "model/s"), scalar, "model/s");
   EXPECT_EQ(file.read(context, "model/empty").numel(), 0);
@@ -91,7 +101,10 @@ TEST_F(Hdf5, VirtualDatasetsJoinPartsAndMoveWithTheFolder) {
 
 TEST_F(Hdf5, ErrorsNameFileAndDatasetAndReason) {
   const fs::path path = folder / "x.h5";
-  EXPECT_THAT(error_of([&] { Hdf5File file(path); }), ::testing::AllOf(HasSubstr(path.string()), HasSubstr("No such file")));
+  EXPECT_THAT(error_of([&] {
+                Hdf5File file(path, std::vector<Hdf5Seal>{{"x.h5", 0, ""}});
+              }),
+              ::testing::AllOf(HasSubstr(path.string()), HasSubstr("No such file")));
   {
     Hdf5Writer writer(path);
     writer.add("a/b", ramp(context, {2}, DType::f32));
@@ -101,12 +114,49 @@ TEST_F(Hdf5, ErrorsNameFileAndDatasetAndReason) {
     EXPECT_THAT(below, ::testing::AllOf(HasSubstr("a/b/c"), HasSubstr(path.string())));
     writer.finish();
   }
-  const Hdf5File file(path);
+  const Hdf5File file(path, seals({path}));
   EXPECT_THAT(error_of([&] { file.dataset("a/q"); }), ::testing::AllOf(HasSubstr("a/q"), HasSubstr(path.string())));
   Hdf5Writer again(path);
   EXPECT_THAT(error_of([&] { again.finish(); }), ::testing::AllOf(HasSubstr(path.string()), HasSubstr("errno 17")));
   write_file(folder / "no.h5", "not an HDF5 file");
-  EXPECT_THAT(error_of([&] { Hdf5File other(folder / "no.h5"); }), HasSubstr("no.h5"));
+  EXPECT_THAT(error_of([&] { Hdf5File other(folder / "no.h5", seals({folder / "no.h5"})); }), HasSubstr("no.h5"));
+}
+
+// HDF5 never gets to see a file whose bytes are not those that were written, nor one that nobody vouches for.
+TEST_F(Hdf5, NothingIsOpenedWithoutItsDigest) {
+  const Tensor whole = ramp(context, {4, 2}, DType::f32);
+  Hdf5FileRecord part, all;
+  {
+    Hdf5Writer writer(folder / "part.h5");
+    writer.add("w", whole);
+    part = writer.finish();
+  }
+  {
+    Hdf5Writer writer(folder / "all.h5");
+    writer.add_virtual({"w", {4, 2}, DType::f32}, std::vector<Hdf5Source>{{"part.h5", "w", {0, 0}, {4, 2}}});
+    all = writer.finish();
+  }
+  const Hdf5Seal own{"all.h5", all.bytes, all.digest}, other{"part.h5", part.bytes, part.digest};
+  const auto read = [&](std::vector<Hdf5Seal> seals) {
+    return error_of([&] { expect_same_bytes(Hdf5File(folder / "all.h5", seals).read(context, "w"), whole, "w"); });
+  };
+  EXPECT_EQ(read({own, other}), "no error");
+  EXPECT_THAT(read({}), ::testing::AllOf(HasSubstr("all.h5"), HasSubstr("without its digest")));
+  EXPECT_THAT(read({other}), ::testing::AllOf(HasSubstr("all.h5"), HasSubstr("without its digest")));
+  EXPECT_THAT(read({own}), ::testing::AllOf(HasSubstr("part.h5"), HasSubstr("without its digest")));
+  for (const char* name : {"part.h5", "all.h5"}) {
+    std::string bytes = read_file(folder / name);
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 4);
+    fs::remove(folder / name);
+    write_file(folder / name, bytes);
+    EXPECT_THAT(read({own, other}), ::testing::AllOf(HasSubstr(name), HasSubstr("HDF5 doesn't get to see it")));
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 4);
+    fs::resize_file(folder / name, bytes.size() - 1);
+    EXPECT_THAT(read({own, other}), ::testing::AllOf(HasSubstr(name), HasSubstr("bytes; ")));
+    fs::remove(folder / name);
+    write_file(folder / name, bytes);
+  }
+  EXPECT_EQ(read({own, other}), "no error");
 }
 
 TEST_F(Hdf5, AnAbandonedWriterLeavesNoFile) {

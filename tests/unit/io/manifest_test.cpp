@@ -58,6 +58,7 @@ TEST_F(Manifest, ErrorsNameFileLineFieldAndValue) {
         "m.jsonl:1: field 'offset' is 1e+300, expected a number");
   error(R"({"audio_filepath": "a.wav", "text": "t", "duration": 0})", "m.jsonl:1: field 'duration' is 0, expected seconds > 0");
   error(R"({"audio_filepath": "a.wav", "text": "t", "offset": -1})", "m.jsonl:1: field 'offset' is -1, expected seconds >= 0");
+  error(R"({"audio_filepath": )" + std::string(100'000, '['), "m.jsonl:1: values nest 100001 deep, expected at most 100");
   EXPECT_THAT([&] { read_manifest(folder / "none.jsonl"); },
               ThrowsMessage<Error>(HasSubstr("cannot open " + (folder / "none.jsonl").string() + ": No such file")));
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
