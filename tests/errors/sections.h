@@ -11,6 +11,7 @@ void audio_errors(ErrorTable& table);
 void text_errors(ErrorTable& table);
 void tokenizer_errors(ErrorTable& table);
 void checkpoint_errors(ErrorTable& table);
+void write_errors(ErrorTable& table);
 
 /// All of them.
 inline void every_error(ErrorTable& table) {
@@ -21,6 +22,7 @@ inline void every_error(ErrorTable& table) {
   text_errors(table);
   tokenizer_errors(table);
   checkpoint_errors(table);
+  write_errors(table);
 }
 
 }  // namespace chorus::errors
