@@ -1,6 +1,7 @@
 #include <chorus/apps/commands.h>
 #include <chorus/apps/evaluator.h>
 #include <chorus/apps/open_run.h>
+#include <chorus/core/posix_file.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -93,6 +94,8 @@ int run_evaluate(const EvaluateOptions& options) {
     ++bad_lines;
   });
   const bool llm = run.transcriber->has_decoder(), ctc = run.transcriber->has_ctc();
+  for (const auto& file : {options.output_manifest, options.json})
+    if (file.has_parent_path()) make_folders(file.parent_path());
   std::string output_manifest;
   const ManifestEvaluation evaluation = evaluate_manifest(
       *run.transcriber, sources, transcription_options(options.hearing, run.config),

@@ -2,6 +2,7 @@
 #include <chorus/apps/open_run.h>
 #include <chorus/apps/transcript_input.h>
 #include <chorus/apps/transcript_writer.h>
+#include <chorus/core/posix_file.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -112,6 +113,10 @@ int run_transcribe(const TranscribeOptions& options) {
   std::int64_t bad_lines = 0;
   const auto sources = sources_of(options, bad_lines);
   check(options, sources);
+  // A folder that can't be there is found before hours of work, not after.
+  if (!options.output_dir.empty()) make_folders(options.output_dir);
+  for (const auto& file : {options.output, options.output_manifest})
+    if (file.has_parent_path()) make_folders(file.parent_path());
   const LoadedRun run = open_run(options.run, options.threads);
   require(run.config.model.perception, "transcribe", "the model of ", options.run.string(), " reads text only");
   const Transcriber& transcriber = *run.transcriber;

@@ -263,6 +263,21 @@ TEST_F(TranscriptionRun, CommandWritesJsonAndManifest) {
   EXPECT_EQ(entries[1]["pred_text"], json[1]["text"]);
 }
 
+TEST_F(TranscriptionRun, CommandWritesAFileForEachRecording) {
+  TranscribeOptions command;
+  command.run = file("run");
+  command.inputs = {file("abc.wav"), file("bcd.wav")};
+  command.format = "srt";
+  command.threads = 1;
+  EXPECT_THROW(run_transcribe(command), Error) << "subtitles of two recordings in one file";
+  command.output_dir = file("new/folder");
+  EXPECT_EQ(run_transcribe(command), 0);
+  for (const std::string name : {"abc", "bcd"})
+    EXPECT_EQ(content(file("new/folder/" + name + ".srt")).substr(0, 32), "1\n00:00:00,000 --> 00:00:00,480\n") << name;
+  command.inputs = {file("abc.wav"), file("other/abc.wav")};
+  EXPECT_THROW(run_transcribe(command), Error) << "both would be abc.srt";
+}
+
 TEST_F(TranscriptionRun, CommandHearsAPipe) {
   write_wav(file("piped.wav"), song(10), tone_rate);
   std::string bytes = content(file("piped.wav"));
