@@ -29,7 +29,8 @@ class Sentences : public sentencepiece::SentenceIterator {
 std::string reason(const sentencepiece::util::Status& status) {
   const std::string text = status.ToString();
   const auto end = text.rfind("] ");
-  return end == text.npos ? text.find(".cc(") == text.npos ? text : "it can't be parsed" : text.substr(end + 2);
+  const std::string words = end == text.npos ? text : text.substr(end + 2);
+  return words.empty() ? "it can't be parsed" : words;
 }
 
 }  // namespace
