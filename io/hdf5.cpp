@@ -294,6 +294,14 @@ void check_seal(const std::filesystem::path& path, const Hdf5Seal& seal) {
           " is damaged, so HDF5 doesn't get to see it: the digest of its bytes is ", found, ", not ", seal.digest);
 }
 
+/// For opening what a file holds. Links into other files are not followed: HDF5 would open those unchecked.
+Id stay_inside(const std::filesystem::path& file) {
+  Id access(check(H5Pcreate(H5P_DATASET_ACCESS), file, "", "open"), H5Pclose);
+  const auto refuse = [](const char*, const char*, const char*, const char*, unsigned*, hid_t, void*) -> herr_t { return -1; };
+  check(H5Pset_elink_cb(access, refuse, nullptr), file, "", "open");
+  return access;
+}
+
 }  // namespace
 
 struct Hdf5File::Impl {
@@ -331,7 +339,7 @@ struct Hdf5File::Impl {
   }
 
   Id open(const std::string& name) const {
-    return {check(H5Dopen2(file, name.c_str(), H5P_DEFAULT), path, name, "open"), H5Dclose};
+    return {check(H5Dopen2(file, name.c_str(), stay_inside(path)), path, name, "open"), H5Dclose};
   }
 
   Hdf5Dataset describe(hid_t dataset, const std::string& name) const {
@@ -373,8 +381,9 @@ std::vector<Hdf5Dataset> Hdf5File::datasets() const {
   check(H5Lvisit(impl_->file, H5_INDEX_NAME, H5_ITER_INC, collect, &names), impl_->path, "", "list");
   std::sort(names.begin(), names.end());
   std::vector<Hdf5Dataset> found;
+  const Id access = stay_inside(impl_->path);
   for (const auto& name : names) {
-    const Id object(check(H5Oopen(impl_->file, name.c_str(), H5P_DEFAULT), impl_->path, name, "open"), H5Oclose);
+    const Id object(check(H5Oopen(impl_->file, name.c_str(), access), impl_->path, name, "open"), H5Oclose);
     if (H5Iget_type(object) == H5I_DATASET) found.push_back(impl_->describe(object, name));
   }
   return found;

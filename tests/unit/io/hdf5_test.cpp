@@ -2,6 +2,7 @@
 #include <chorus/io/digest.h>
 #include <chorus/io/hdf5.h>
 #include <gmock/gmock.h>
+#include <hdf5.h>
 #include <unit/io/files_fixture.h>
 
 namespace chorus {
@@ -157,6 +158,21 @@ TEST_F(Hdf5, NothingIsOpenedWithoutItsDigest) {
     write_file(folder / name, bytes);
   }
   EXPECT_EQ(read({own, other}), "no error");
+}
+
+TEST_F(Hdf5, LinksIntoOtherFilesAreNotFollowed) {
+  {
+    Hdf5Writer writer(folder / "other.h5");
+    writer.add("w", ramp(context, {4}, DType::f32));
+    writer.finish();
+  }
+  const hid_t file = H5Fcreate((folder / "links.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  ASSERT_GE(file, 0);
+  ASSERT_GE(H5Lcreate_external("other.h5", "/w", file, "away", H5P_DEFAULT, H5P_DEFAULT), 0);
+  ASSERT_GE(H5Fclose(file), 0);
+  const Hdf5File links(folder / "links.h5", seals({folder / "links.h5"}));
+  EXPECT_THAT(error_of([&] { links.read(context, "away"); }), ::testing::AllOf(HasSubstr("away"), HasSubstr("links.h5")));
+  EXPECT_THAT(error_of([&] { links.datasets(); }), HasSubstr("away"));
 }
 
 TEST_F(Hdf5, AnAbandonedWriterLeavesNoFile) {
