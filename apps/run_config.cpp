@@ -51,4 +51,17 @@ template Loaded<RunConfig> parse_config<RunConfig>(std::string_view, const std::
 template std::string resolved_toml<RunConfig>(const Loaded<RunConfig>&);
 template std::string config_reference<RunConfig>();
 
+std::vector<InputConfig> DataConfig::inputs() const {
+  if (!input_cfg.empty()) return input_cfg;
+  InputConfig one;
+  one.manifest_filepath = train.string();
+  return {one};
+}
+
+Mixing DataConfig::mixing() const {
+  Mixing mixing{.weights = {}, .temperature = reweight_temperature};
+  for (const InputConfig& input : inputs()) mixing.weights.push_back(input.weight.value_or(1));
+  return mixing;
+}
+
 }  // namespace chorus

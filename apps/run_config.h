@@ -2,6 +2,7 @@
 #pragma once
 #include <chorus/apps/prompt.h>
 #include <chorus/core/config.h>
+#include <chorus/io/inputs.h>
 #include <chorus/io/loader.h>
 #include <chorus/models/salm/config.h>
 #include <chorus/nn/optim/optimizer.h>
@@ -18,16 +19,32 @@ bool is_regular_expression(const std::string& pattern);
 
 struct DataConfig {
   std::filesystem::path train, validation;
+  std::vector<InputConfig> input_cfg;
+  double reweight_temperature = 1;
   double cache_gigabytes = 1;
   bool skip_bad_lines = true;
   template <class V>
   void fields(V&& v) {
-    v("train", train, "manifest to train on", required_key);
+    v("train", train, "manifest to train on; short for one input_cfg");
+    v("input_cfg", input_cfg, "several manifests to train on, mixed by their weights");
+    v("reweight_temperature", reweight_temperature, "T: weights w become w^T; 0: all inputs alike", between(0.0, 100.0));
     v("validation", validation, "manifest to evaluate on; empty: none");
     v("skip_bad_lines", skip_bad_lines,
       "true: manifest lines that can't be used are left out and counted; false: they are errors");
     v("cache_gigabytes", cache_gigabytes, "decoded sound that is kept in memory", between(0.0, 1e6));
   }
+  template <class Check>
+  void rules(Check&& check) const {
+    check(!train.empty() || !input_cfg.empty(), "train", "is missing, and so is input_cfg: expected a manifest to train on");
+    check(train.empty() || input_cfg.empty(), "train", "and input_cfg are both given: expected one of them");
+    for (const InputConfig& input : input_cfg)
+      check(input.weight.has_value() == input_cfg[0].weight.has_value(), "input_cfg", "'", input.manifest_filepath, "' has ",
+            input.weight ? "a" : "no", " weight and '", input_cfg[0].manifest_filepath, "' has ",
+            input_cfg[0].weight ? "one" : "none", ": expected weights for all or none");
+  }
+  /// What is trained on, as a list.
+  std::vector<InputConfig> inputs() const;
+  Mixing mixing() const;
 };
 
 /// A stretch of training with its own losses, schedule and choice of what trains.

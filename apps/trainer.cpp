@@ -45,6 +45,14 @@ MemoryOptions memory_options(const RunConfig& config) {
   return options;
 }
 
+/// Of the manifests' contents; with several, of their digests in order.
+std::string manifests_digest(std::span<const InputConfig> inputs) {
+  std::string all;
+  for (const InputConfig& input : inputs)
+    for (const auto& file : manifests_of(input)) all += file_digest(PosixFile::open(file));
+  return all.size() == 32 ? all : digest(all.data(), all.size());
+}
+
 /// Sets the calling thread's OpenMP width for its lifetime.
 class Threads {
  public:
@@ -75,8 +83,8 @@ class Trainer {
         lock_(config.trainer.output_dir),
         threads_(config.trainer.threads > 0 ? config.trainer.threads : compute_threads()),
         context_(memory_options(config)),
-        train_digest_(file_digest(PosixFile::open(config.data.train))),
-        usable_(read_usable(config.data.train, config.data.skip_bad_lines, config.content(), hooks.message)),
+        train_digest_(manifests_digest(config.data.inputs())),
+        usable_(read_usable(config.data.inputs(), config.data.skip_bad_lines, config.content(), hooks.message)),
         entries_(std::move(usable_.entries)),
         inputs_(open_inputs(config, entries_)),
         frontend_(config.features, inputs_.statistics),
@@ -146,7 +154,7 @@ class Trainer {
     std::function<std::int64_t(std::int64_t)> frames;
     if (config_.model.perception) frames = [this](std::int64_t n) { return frontend_.frames(n); };
     return BatchPlanner(phase.batches.value_or(config_.batches), maker.utterances(), config_.trainer.seed,
-                        config_.features.sample_rate, frames);
+                        config_.features.sample_rate, frames, config_.data.mixing());
   }
   std::filesystem::path checkpoints() const { return config_.trainer.output_dir / "checkpoints"; }
   void say(const std::string& text) const {
@@ -186,6 +194,9 @@ class Trainer {
     drops.failed = progress_.drops.failed;
     drops.without_ctc = progress_.drops.without_ctc;
     progress_.drops = drops;
+    const auto inputs = config_.data.inputs();
+    for (std::size_t i = 0; inputs.size() > 1 && i < inputs.size(); ++i)
+      say(inputs[i].manifest_filepath + ": " + std::to_string(phase_.planner->mixer().shares()[i]) + " draws of every epoch");
     phase_.loader = std::make_unique<Loader>(*phase_.planner, *phase_.maker, config_.loader, progress_.cursor);
   }
 
@@ -193,9 +204,10 @@ class Trainer {
     const auto checkpoint = find_checkpoint(checkpoints(), [this](const std::string& line) { say(line); });
     if (checkpoint) {
       progress_ = progress_from_json(checkpoint->manifest().state);
-      require(progress_.train_digest == train_digest_, "resume", config_.data.train.string(),
-              " isn't the manifest that the run in ", config_.trainer.output_dir.string(),
-              " was started with; choose another trainer.output_dir");
+      const auto inputs = config_.data.inputs();
+      require(progress_.train_digest == train_digest_, "resume", inputs[0].manifest_filepath,
+              inputs.size() > 1 ? " and the other inputs aren't the manifests" : " isn't the manifest", " that the run in ",
+              config_.trainer.output_dir.string(), " was started with; choose another trainer.output_dir");
       require(progress_.phase >= 0 && progress_.phase < static_cast<std::int64_t>(config_.phases.size()), "resume",
               checkpoint->folder().string(), " is in phase ", progress_.phase, " of ", config_.phases.size());
       phase_ = make_phase();

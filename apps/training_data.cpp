@@ -1,5 +1,6 @@
 #include <chorus/apps/training_data.h>
 #include <chorus/core/error.h>
+#include <chorus/io/shards.h>
 
 #include <unordered_map>
 
@@ -47,7 +48,7 @@ UsableEntries usable_entries(std::vector<ManifestEntry> all, bool sound, const S
     try {
       if (sound) {
         fill_durations(std::span(&entry, 1));
-        require(entry.duration > 0, "data", entry.audio.string(), " has ", entry.duration, " seconds from offset ",
+        require(entry.duration > 0, "data", audio_name(entry).string(), " has ", entry.duration, " seconds from offset ",
                 entry.offset, " on");
       }
       out.entries.push_back(std::move(entry));
@@ -61,16 +62,34 @@ UsableEntries usable_entries(std::vector<ManifestEntry> all, bool sound, const S
   return out;
 }
 
-UsableEntries read_usable(const std::filesystem::path& manifest, bool skip_bad_lines, Content content, const Say& say) {
+UsableEntries read_usable(const InputConfig& input, bool skip_bad_lines, Content content, const Say& say, int source) {
   Teller bad("left out a line", say);
   BadLine report;
   if (skip_bad_lines) report = [&](const std::string& problem) { bad(problem); };
-  UsableEntries out = usable_entries(read_manifest(manifest, report, content), content == Content::speech, say);
+  UsableEntries out = usable_entries(read_input(input, content, say, source, report), content == Content::speech, say);
   out.drops.bad_lines = bad.count();
   if (bad.count()) out.first = bad.first();
-  require(!out.entries.empty(), "data", manifest.string(), " has no entry that can be used: ", out.drops.report(),
+  require(!out.entries.empty(), "data", input.manifest_filepath, " has no entry that can be used: ", out.drops.report(),
           out.first.empty() ? "" : "; the first: ", out.first);
   return out;
+}
+
+UsableEntries read_usable(std::span<const InputConfig> inputs, bool skip_bad_lines, Content content, const Say& say) {
+  UsableEntries out;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    UsableEntries part = read_usable(inputs[i], skip_bad_lines, content, say, static_cast<int>(i));
+    out.entries.insert(out.entries.end(), std::make_move_iterator(part.entries.begin()),
+                       std::make_move_iterator(part.entries.end()));
+    out.drops += part.drops;
+    if (out.first.empty()) out.first = part.first;
+  }
+  return out;
+}
+
+UsableEntries read_usable(const std::filesystem::path& manifest, bool skip_bad_lines, Content content, const Say& say) {
+  InputConfig input;
+  input.manifest_filepath = manifest.string();
+  return read_usable(input, skip_bad_lines, content, say);
 }
 
 }  // namespace chorus

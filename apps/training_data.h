@@ -1,7 +1,7 @@
 // From what a manifest lists to what a run can use, with everything left out told and counted.
 #pragma once
 #include <chorus/io/batches.h>
-#include <chorus/io/manifest.h>
+#include <chorus/io/inputs.h>
 
 namespace chorus {
 
@@ -17,8 +17,11 @@ struct UsableEntries {
 /// file's header can't be read. The first few of each kind are told, the others counted.
 UsableEntries usable_entries(std::vector<ManifestEntry> all, bool sound, const Say& say);
 
-/// Reads a manifest and leaves out what can't be used; bad lines are told and counted too, or with `skip_bad_lines` = false an
-/// error. Text is taken as it is. An error also if nothing is left.
+/// Reads an input's manifests and leaves out what can't be used; bad lines are told and counted too, or with `skip_bad_lines` =
+/// false an error. Text is taken as it is. An error also if nothing is left.
+UsableEntries read_usable(const InputConfig& input, bool skip_bad_lines, Content content, const Say& say, int source = 0);
+/// All inputs, one after another; each must have something left.
+UsableEntries read_usable(std::span<const InputConfig> inputs, bool skip_bad_lines, Content content, const Say& say);
 UsableEntries read_usable(const std::filesystem::path& manifest, bool skip_bad_lines, Content content, const Say& say);
 
 }  // namespace chorus

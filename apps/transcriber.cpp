@@ -1,8 +1,8 @@
 #include <chorus/apps/checkpoint_fit.h>
 #include <chorus/apps/training_state.h>
 #include <chorus/apps/transcriber.h>
-#include <chorus/io/audio.h>
 #include <chorus/io/checkpoint.h>
+#include <chorus/io/shards.h>
 #include <chorus/tensor/ops/ctc.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ Transcriber::Transcriber(Context& context, const Salm& model, const RunConfig& c
 std::vector<float> Transcriber::features(std::span<const float> samples) const { return frontend_(samples); }
 
 Recording Transcriber::recording(const ManifestEntry& entry) const {
-  const auto samples = read_audio(entry.audio, config_.features.sample_rate, entry.offset, entry.duration);
+  const auto samples = read_audio(entry, config_.features.sample_rate);
   Recording out{entry.id.empty() ? entry.audio.stem().string() : entry.id, features(samples), 0, entry.text};
   out.seconds = static_cast<double>(samples.size()) / config_.features.sample_rate;
   return out;
@@ -68,7 +68,7 @@ Corpus Transcriber::corpus(std::span<const ManifestEntry> entries) const {
       else
         out.recordings.push_back({.name = entry.id, .features = {}, .seconds = 0, .text = entry.text});
     } catch (const Error& error) {
-      out.dropped.push_back(entry.audio.string() + ": " + error.what());
+      out.dropped.push_back(audio_name(entry).string() + ": " + error.what());
     }
   }
   return out;

@@ -82,6 +82,8 @@ std::vector<TranscriptSource> list_manifest(const fs::path& manifest, const BadL
 TranscriptionJob job_of(const TranscriptSource& source, int sample_rate, const std::optional<RawFormat>& raw) {
   if (source.from_pipe) return {"standard input", [=] { return open_standard_input(sample_rate, raw); }};
   return {source.name(), [entry = source.entry, sample_rate] {
+            require(entry.tar.empty(), "transcribe", place(entry), ": its sound lies in the tar file ", entry.tar,
+                    ", which can be trained and evaluated on, but not transcribed");
             return AudioStream::open(entry.audio, sample_rate, entry.offset, entry.duration);
           }};
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <string>
 
@@ -99,18 +100,39 @@ File open(const std::filesystem::path& path, SF_INFO& info) {
   return checked(File(sf_open(path.c_str(), SFM_READ, &info)), info, path);
 }
 
-}  // namespace
+/// Bytes that libsndfile reads as if they were a file.
+struct Memory {
+  std::span<const std::byte> bytes;
+  sf_count_t at = 0;
 
-AudioInfo audio_info(const std::filesystem::path& path) {
-  SF_INFO info;
-  open(path, info);
-  return {info.frames, info.samplerate, info.channels};
+  sf_count_t size() const { return static_cast<sf_count_t>(bytes.size()); }
+  sf_count_t seek(sf_count_t by, int whence) {
+    const sf_count_t to = by + (whence == SEEK_SET ? 0 : whence == SEEK_CUR ? at : size());
+    return at = std::clamp<sf_count_t>(to, 0, size());
+  }
+  sf_count_t read(void* into, sf_count_t count) {
+    count = std::clamp<sf_count_t>(count, 0, size() - at);
+    if (count > 0) std::memcpy(into, bytes.data() + at, static_cast<std::size_t>(count));
+    at += count;
+    return count;
+  }
+  static Memory& of(void* data) { return *static_cast<Memory*>(data); }
+};
+
+/// `memory` must outlive the file.
+File open(Memory& memory, const std::filesystem::path& name, SF_INFO& info) {
+  SF_VIRTUAL_IO io{.get_filelen = [](void* data) { return Memory::of(data).size(); },
+                   .seek = [](sf_count_t by, int whence, void* data) { return Memory::of(data).seek(by, whence); },
+                   .read = [](void* into, sf_count_t count, void* data) { return Memory::of(data).read(into, count); },
+                   .write = [](const void*, sf_count_t, void*) { return sf_count_t{0}; },
+                   .tell = [](void* data) { return Memory::of(data).at; }};
+  info = {};
+  return checked(File(sf_open_virtual(&io, SFM_READ, &info, &memory)), info, name);
 }
 
-std::vector<float> read_audio(const std::filesystem::path& path, int sample_rate, double offset, double duration) {
+std::vector<float> read_range(const File& file, const SF_INFO& info, const std::filesystem::path& path, int sample_rate,
+                              double offset, double duration) {
   require(sample_rate > 0, "read_audio", "sample_rate ", sample_rate, " for ", path, " must be positive");
-  SF_INFO info;
-  const File file = open(path, info);
   const double seconds = static_cast<double>(info.frames) / info.samplerate;
   require(info.frames > 0, "read_audio", path, " has no samples");
   require(offset >= 0 && offset < seconds, "read_audio", path, ": offset ", offset, " s lies outside its ", seconds, " s");
@@ -148,6 +170,35 @@ std::vector<float> read_audio(const std::filesystem::path& path, int sample_rate
     }
   }
   return resample(samples, info.samplerate, sample_rate);
+}
+
+}  // namespace
+
+AudioInfo audio_info(const std::filesystem::path& path) {
+  SF_INFO info;
+  open(path, info);
+  return {info.frames, info.samplerate, info.channels};
+}
+
+AudioInfo audio_info(std::span<const std::byte> content, const std::filesystem::path& name) {
+  SF_INFO info;
+  Memory memory{content};
+  open(memory, name, info);
+  return {info.frames, info.samplerate, info.channels};
+}
+
+std::vector<float> read_audio(const std::filesystem::path& path, int sample_rate, double offset, double duration) {
+  SF_INFO info;
+  const File file = open(path, info);
+  return read_range(file, info, path, sample_rate, offset, duration);
+}
+
+std::vector<float> read_audio(std::span<const std::byte> content, const std::filesystem::path& name, int sample_rate,
+                              double offset, double duration) {
+  SF_INFO info;
+  Memory memory{content};
+  const File file = open(memory, name, info);
+  return read_range(file, info, name, sample_rate, offset, duration);
 }
 
 std::vector<float> resample(std::span<const float> samples, int from, int to) {

@@ -1,5 +1,6 @@
 // Recorded sound as mono float samples in [-1, 1]: reading (libsndfile), resampling (soxr) and change of speed.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -22,6 +23,11 @@ AudioInfo audio_info(const std::filesystem::path& file);
 /// (WAV, FLAC, OGG ...); several channels are averaged. Errors name the file and the values: missing or truncated file,
 /// a range outside it, no samples at all, a sample that is not finite, more than 2^28 samples (4.6 hours at 16 kHz).
 std::vector<float> read_audio(const std::filesystem::path& file, int sample_rate, double offset = 0, double duration = -1);
+
+/// The same of a sound file that lies in memory; `name` stands for it in errors.
+AudioInfo audio_info(std::span<const std::byte> content, const std::filesystem::path& name);
+std::vector<float> read_audio(std::span<const std::byte> content, const std::filesystem::path& name, int sample_rate,
+                              double offset = 0, double duration = -1);
 
 /// Band-limited change of rate; round(n * to / from) samples. Equal rates return the input.
 std::vector<float> resample(std::span<const float> samples, int from, int to);

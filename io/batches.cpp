@@ -51,7 +51,7 @@ std::string DropCounts::report() const {
 }
 
 BatchPlanner::BatchPlanner(BatchConfig config, std::vector<Utterance> utterances, std::uint64_t seed, int sample_rate,
-                           std::function<std::int64_t(std::int64_t)> frames)
+                           std::function<std::int64_t(std::int64_t)> frames, Mixing mixing)
     : config_(std::move(config)),
       utterances_(std::move(utterances)),
       seed_(seed),
@@ -65,8 +65,12 @@ BatchPlanner::BatchPlanner(BatchConfig config, std::vector<Utterance> utterances
   require(!c.speed_factors.empty(), "BatchPlanner", "speed_factors is empty");
   for (const double factor : c.speed_factors) require(factor > 0, "BatchPlanner", "speed factor ", factor, " must be positive");
   const double fastest = *std::max_element(c.speed_factors.begin(), c.speed_factors.end());
+  std::vector<std::vector<std::int64_t>> usable(mixing.weights.size());
+  std::size_t used = 0;
   for (std::size_t i = 0; i < utterances_.size(); ++i) {
     const Utterance& u = utterances_[i];
+    require(u.source >= 0 && static_cast<std::size_t>(u.source) < usable.size(), "BatchPlanner", "utterance ", i,
+            " belongs to source ", u.source, " of ", usable.size());
     const auto entry = static_cast<std::int64_t>(i);
     constexpr std::int64_t shown = 3;  // of each reason
     const auto leave_out = [&](std::int64_t& count, const auto&... why) {
@@ -88,10 +92,11 @@ BatchPlanner::BatchPlanner(BatchConfig config, std::vector<Utterance> utterances
       leave_out(drops_.text_too_long, u.tokens, " tokens in ", u.seconds,
                 " s are more than max_tokens_per_second = ", c.max_tokens_per_second);
     else
-      usable_.push_back(entry);
+      usable[static_cast<std::size_t>(u.source)].push_back(entry), ++used;
   }
-  require(!usable_.empty(), "BatchPlanner", "none of ", utterances_.size(), " utterances can be used: ", drops_.report(),
+  require(used > 0, "BatchPlanner", "none of ", utterances_.size(), " utterances can be used: ", drops_.report(),
           left_out_.empty() ? "" : "; the first: ", left_out_.empty() ? "" : left_out_.front().why);
+  mixer_.emplace(std::move(mixing), std::move(usable), seed_, config_.shuffle);
 }
 
 std::int64_t BatchPlanner::planned_frames(const Part& part) const {
@@ -109,22 +114,23 @@ double BatchPlanner::weight(const Sample& s) const {
 
 std::vector<Sample> BatchPlanner::samples(std::int64_t epoch) const {
   const auto number = static_cast<std::uint64_t>(epoch);
-  std::vector<std::int64_t> order = usable_;
-  if (config_.shuffle) RandomStream(random_key(seed_, number, "shuffle")).shuffle(std::span(order));
+  std::vector<Draw> order = mixer_->epoch(epoch);
   if (config_.concat_probability > 0)
-    std::stable_sort(order.begin(), order.end(),
-                     [&](auto a, auto b) { return utterances_[a].language < utterances_[b].language; });
+    std::stable_sort(order.begin(), order.end(), [&](const Draw& a, const Draw& b) {
+      return utterances_[a.entry].language < utterances_[b.entry].language;
+    });
   const RandomKey speed = random_key(seed_, number, "speed"), concat = random_key(seed_, number, "concat");
   std::vector<Sample> out;
-  for (const std::int64_t entry : order) {
+  for (const auto& [entry, repeat] : order) {
     const Utterance& u = utterances_[entry];
-    const auto stream = static_cast<std::uint64_t>(entry);
-    const std::size_t choice = RandomStream(speed, stream).below(config_.speed_factors.size());
-    const Part part{entry, config_.speed_factors[choice]};
+    Part part{entry, 1, repeat};
+    const std::int64_t id = part_id(part, static_cast<std::int64_t>(utterances_.size()));
+    const auto stream = static_cast<std::uint64_t>(id);
+    part.speed = config_.speed_factors[RandomStream(speed, stream).below(config_.speed_factors.size())];
     const bool append = !out.empty() && config_.concat_probability > 0 && out.back().seconds < config_.concat_seconds &&
-                        u.seconds < config_.concat_seconds && utterances_[out.back().id].language == u.language &&
+                        u.seconds < config_.concat_seconds && utterances_[out.back().parts[0].entry].language == u.language &&
                         RandomStream(concat, stream).uniform() < config_.concat_probability;
-    if (!append) out.push_back({.id = entry, .parts = {}});
+    if (!append) out.push_back({.id = id, .parts = {}});
     Sample& sample = out.back();
     sample.tokens += u.tokens + (sample.parts.empty() ? 0 : 1);  // texts are joined by a space
     sample.seconds += u.seconds / part.speed;

@@ -2,9 +2,11 @@
 // for every layout.
 #pragma once
 #include <chorus/core/config/check.h>
+#include <chorus/io/mixing.h>
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -73,22 +75,27 @@ struct Utterance {
   std::int64_t tokens = 0;
   int language = 0;          ///< only equal ones are concatenated
   std::int64_t unknown = 0;  ///< tokens that stand for what the tokenizer can't write
+  int source = 0;            ///< which input of the mixture it belongs to
 };
 
 struct Part {
   std::int64_t entry = 0;  ///< index into the manifest
   double speed = 1;
+  std::int64_t repeat = 0;  ///< how often the epoch has drawn this entry before
   friend bool operator==(const Part&, const Part&) = default;
 };
 
 /// The description of one training sample: utterances end to end. Lengths are planned from the manifest.
 struct Sample {
-  std::int64_t id = 0;  ///< its first entry: unique within an epoch; random numbers are counted by it
+  std::int64_t id = 0;  ///< that of its first part: unique within an epoch; random numbers are counted by it
   std::vector<Part> parts;
   double seconds = 0;
   std::int64_t frames = 0, tokens = 0;
   friend bool operator==(const Sample&, const Sample&) = default;
 };
+
+/// What random numbers of a part are counted by: its entry, or beyond all `entries` when it is drawn again.
+inline std::int64_t part_id(const Part& part, std::int64_t entries) { return part.entry + part.repeat * entries; }
 
 using GlobalBatch = std::vector<Sample>;
 
@@ -118,14 +125,15 @@ class BatchPlanner {
  public:
   /// `frames` gives the feature frames of so many samples at `sample_rate` (Frontend::frames); none: the utterances are text
   /// without sound, batched by their tokens. Errors: not exactly one batch size or one that text doesn't have, a speed that
-  /// is not positive, no usable utterance (with the reasons).
+  /// is not positive, no usable utterance (with the reasons), a mixture that can't be drawn (Mixer).
   BatchPlanner(BatchConfig config, std::vector<Utterance> utterances, std::uint64_t seed, int sample_rate,
-               std::function<std::int64_t(std::int64_t)> frames);
-  /// Every usable utterance is in exactly one sample. O(n log n).
+               std::function<std::int64_t(std::int64_t)> frames, Mixing mixing = {});
+  /// One source: every usable utterance is in exactly one sample. Several: each has its share (Mixer). O(n log n).
   EpochPlan epoch(std::int64_t number) const;
   const DropCounts& drops() const { return drops_; }
   /// The first few utterances of each reason, with their value and the limit.
   const std::vector<LeftOut>& left_out() const { return left_out_; }
+  const Mixer& mixer() const { return *mixer_; }
 
  private:
   std::vector<Sample> samples(std::int64_t epoch) const;
@@ -137,9 +145,9 @@ class BatchPlanner {
   std::uint64_t seed_;
   int sample_rate_;
   std::function<std::int64_t(std::int64_t)> frames_;
-  std::vector<std::int64_t> usable_;
   DropCounts drops_;
   std::vector<LeftOut> left_out_;
+  std::optional<Mixer> mixer_;
 };
 
 /// Indices into a global batch by [dp rank][microbatch], ascending. Samples go, largest first, where the least work lies;

@@ -1,11 +1,11 @@
 #include <chorus/io/loader.h>
+#include <omp.h>
 
 #include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <map>
 #include <mutex>
-#include <omp.h>
 #include <thread>
 
 namespace chorus {

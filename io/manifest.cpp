@@ -1,7 +1,7 @@
 #include <chorus/core/error.h>
 #include <chorus/core/posix_file.h>
-#include <chorus/io/audio.h>
 #include <chorus/io/manifest.h>
+#include <chorus/io/shards.h>
 #include <chorus/io/unicode.h>
 
 #include <algorithm>
@@ -57,8 +57,30 @@ struct Line {
           ", expected a number of seconds");
     return value->get<double>();
   }
+  std::int64_t shard() const {
+    const json* value = find("shard_id");
+    if (!value) return -1;
+    check(value->is_number_unsigned() && value->get<std::uint64_t>() < std::uint64_t{1} << 31, "field 'shard_id' is ",
+          shown(value->dump()), ", expected the number of a tar file");
+    return value->get<std::int64_t>();
+  }
   static constexpr double longest = 1e7;  // four months
 };
+
+/// Where the sound is: a file, a member of a shard named here, or (`tarred`) of one that the caller knows.
+void read_place(const Line& line, const std::filesystem::path& folder, bool tarred, ManifestEntry& entry) {
+  entry.audio = line.text("audio_filepath", true);
+  line.check(!entry.audio.empty(), "field 'audio_filepath' is empty");
+  entry.shard = line.shard();
+  const std::filesystem::path tar = line.text("tarred_audio_filepath", false);
+  if (tarred) return;
+  line.check(entry.shard < 0 || !tar.empty(), "field 'shard_id' is ", entry.shard,
+             ": the sound lies in a tar file; give tarred_audio_filepaths");
+  if (!tar.empty())
+    entry.tar = tar.is_relative() ? folder / tar : tar;
+  else if (entry.audio.is_relative())
+    entry.audio = folder / entry.audio;
+}
 
 /// What the parser says, without the words that no user needs and without the text itself, which may be long.
 std::string reason(const json::exception& error) {
@@ -111,15 +133,12 @@ std::optional<ManifestEntry> read_line(const std::string& raw, const std::string
     if (skip->is_boolean() ? skip->get<bool>() : skip->get<double>() != 0) return {};
   }
   ManifestEntry entry;
-  if (content != Content::text) {
-    entry.audio = line.text("audio_filepath", true);
-    line.check(!entry.audio.empty(), "field 'audio_filepath' is empty");
-    if (entry.audio.is_relative()) entry.audio = folder / entry.audio;
-  }
+  if (content != Content::text) read_place(line, folder, content == Content::tarred, entry);
   entry.text = line.text("text", content != Content::sound);
   entry.lang = line.text("lang", false);
   entry.id = line.text("id", false);
   if (content == Content::text) return entry;
+  entry.speaker = line.text("speaker", false);
   entry.offset = line.number_or("offset", 0);
   entry.duration = line.number_or("duration", -1);
   line.check(entry.offset >= 0, "field 'offset' is ", entry.offset, ", expected seconds >= 0");
@@ -180,11 +199,14 @@ void write_manifest(const std::filesystem::path& file, std::span<const ManifestE
   for (const ManifestEntry& entry : entries) {
     nlohmann::ordered_json object;
     if (!entry.audio.empty()) object["audio_filepath"] = entry.audio.string();
+    if (!entry.tar.empty()) object["tarred_audio_filepath"] = entry.tar.string();
+    if (entry.shard >= 0) object["shard_id"] = entry.shard;
     if (entry.offset != 0) object["offset"] = entry.offset;
     if (entry.duration >= 0) object["duration"] = entry.duration;
     object["text"] = entry.text;
     if (!entry.lang.empty()) object["lang"] = entry.lang;
     if (!entry.id.empty()) object["id"] = entry.id;
+    if (!entry.speaker.empty()) object["speaker"] = entry.speaker;
     try {
       text += object.dump() + '\n';
     } catch (const json::exception& error) {
@@ -197,7 +219,7 @@ void write_manifest(const std::filesystem::path& file, std::span<const ManifestE
 
 void fill_durations(std::span<ManifestEntry> entries) {
   for (ManifestEntry& entry : entries)
-    if (entry.duration < 0) entry.duration = audio_info(entry.audio).seconds() - entry.offset;
+    if (entry.duration < 0) entry.duration = audio_info(entry).seconds() - entry.offset;
 }
 
 }  // namespace chorus

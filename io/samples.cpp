@@ -1,5 +1,5 @@
-#include <chorus/io/audio.h>
 #include <chorus/io/samples.h>
+#include <chorus/io/shards.h>
 
 #include <algorithm>
 #include <map>
@@ -59,7 +59,8 @@ std::vector<Utterance> SampleMaker::utterances() const {
     out.push_back({.seconds = options_.content == Content::text ? 0 : e.duration,
                    .tokens = static_cast<std::int64_t>(tokens.size()),
                    .language = language,
-                   .unknown = std::count(tokens.begin(), tokens.end(), tokenizer_.unk())});
+                   .unknown = std::count(tokens.begin(), tokens.end(), tokenizer_.unk()),
+                   .source = e.source});
   }
   return out;
 }
@@ -67,7 +68,7 @@ std::vector<Utterance> SampleMaker::utterances() const {
 Floats SampleMaker::sound(const Part& part) const {
   const ManifestEntry& entry = entries_.at(static_cast<std::size_t>(part.entry));
   try {
-    const auto samples = read_audio(entry.audio, frontend_.config().sample_rate, entry.offset, entry.duration);
+    const auto samples = read_audio(entry, frontend_.config().sample_rate);
     return std::make_shared<const std::vector<float>>(change_speed(samples, part.speed));
   } catch (const Error& error) {
     throw BadSample(place(entry) + ": " + error.what());
@@ -79,14 +80,15 @@ Floats SampleMaker::log_mel(const Part& part, std::int64_t epoch) const {
   if (dither == 0) return cache_->get(part, [&] { return frontend_.log_mel<float>(*sound(part)); });
   // Dither is new every epoch, so only the sound can be kept.
   std::vector<float> noisy = *cache_->get(part, [&] { return *sound(part); });
-  add_dither(noisy, dither, options_.seed, static_cast<std::uint64_t>(epoch), part.entry);
+  const std::int64_t id = part_id(part, static_cast<std::int64_t>(entries_.size()));
+  add_dither(noisy, dither, options_.seed, static_cast<std::uint64_t>(epoch), id);
   return std::make_shared<const std::vector<float>>(frontend_.log_mel<float>(noisy));
 }
 
 SampleData SampleMaker::operator()(const Sample& sample, std::int64_t epoch) const {
   SampleData out{.id = sample.id, .features = {}, .tokens = {}, .text = {}};
   if (options_.content == Content::text) {
-    out.text = entries_.at(static_cast<std::size_t>(sample.id)).text;
+    out.text = entries_.at(static_cast<std::size_t>(sample.parts.at(0).entry)).text;
     out.tokens = tokenizer_.encode(out.text);
     return out;
   }
@@ -100,9 +102,9 @@ SampleData SampleMaker::operator()(const Sample& sample, std::int64_t epoch) con
   out.frames = static_cast<std::int64_t>(out.features.size()) / mels;
   const std::int64_t least = frontend_.config().normalize == "per_feature" ? 2 : 1;
   if (out.frames < least)
-    throw BadSample(place(entries_[static_cast<std::size_t>(sample.id)]) +
-                    ": SampleMaker: " + entries_[static_cast<std::size_t>(sample.id)].audio.string() + " gives " +
-                    std::to_string(out.frames) + " frames where " + std::to_string(least) + " are needed");
+    throw BadSample(place(entries_[static_cast<std::size_t>(sample.parts.at(0).entry)]) +
+                    ": SampleMaker: " + audio_name(entries_[static_cast<std::size_t>(sample.parts.at(0).entry)]).string() +
+                    " gives " + std::to_string(out.frames) + " frames where " + std::to_string(least) + " are needed");
   frontend_.normalize<float>(out.features);
   if (options_.training)
     spec_augment(out.features, mels, options_.spec_augment, options_.seed, static_cast<std::uint64_t>(epoch), sample.id);
@@ -117,7 +119,7 @@ FeatureStatistics measure_statistics(std::span<const ManifestEntry> entries, con
   for (const ManifestEntry& e : entries) {
     if (max_seconds > 0 && e.duration > max_seconds) continue;
     try {
-      sum.add(frontend.log_mel<float>(read_audio(e.audio, frontend.config().sample_rate, e.offset, e.duration)));
+      sum.add(frontend.log_mel<float>(read_audio(e, frontend.config().sample_rate)));
       ++read;
     } catch (const Error& error) {
       if (first_error.empty()) first_error = error.what();
