@@ -76,7 +76,7 @@ void add_evaluate_command(CLI::App& app, int& status) {
 }
 
 void add_data_command(CLI::App& app, int& status) {
-  auto* command = app.add_subcommand("data", "Make manifests");
+  auto* command = app.add_subcommand("data", "Make and check manifests");
   command->require_subcommand(1);
   auto* asterisk = command->add_subcommand("asterisk", "Manifests of Debian's telephone prompts, a tenth held out");
   auto options = std::make_shared<AsteriskOptions>();
@@ -97,6 +97,36 @@ void add_data_command(CLI::App& app, int& status) {
   text->add_option("--heldout", text_options->cut.heldout_one_in, "One document in so many is held out, by its hash")
       ->capture_default_str();
   text->callback([text_options, &status] { status = run_text_data(*text_options); });
+
+  auto* check =
+      command->add_subcommand("check", "Everything that is wrong with manifests at once; status 1 if there are errors");
+  auto checked = std::make_shared<DataCheckOptions>();
+  check->add_option("manifests", checked->manifests, "Manifests to train on")->required();
+  check->add_option("--heldout", checked->heldout, "Held-out manifests: no text or sound of theirs may be trained on");
+  check->add_option("--tars", checked->tars, "Their tar shards, like data.input_cfg's tarred_audio_filepaths");
+  check->add_flag("--deep", checked->deep, "Read all samples, not only headers");
+  check->add_flag("--json", checked->json, "For machines");
+  check->add_option("--limit", checked->limit, "Findings shown of each kind; 0: all");
+  check->add_option("--threads", checked->threads, "0: the cores of the machine");
+  check->callback([checked, &status] { status = run_data_check(*checked); });
+
+  auto* manifest = command->add_subcommand("manifest", "Manifests of a corpus on disk");
+  auto made = std::make_shared<DataManifestOptions>();
+  auto* audio = manifest->add_option("--audio", made->audio, "Folder of sound files, described by --texts");
+  auto* texts =
+      manifest->add_option("--texts", made->texts, "List: 'name: text', name<tab>text, name text; or .csv, .tsv with header");
+  auto* kaldi = manifest->add_option("--kaldi", made->kaldi, "Folder with wav.scp, text and perhaps segments and utt2spk");
+  auto* tars = manifest->add_option("--tar", made->tars, "Tar files of sound and .txt or .json members (WebDataset)");
+  audio->needs(texts);
+  texts->needs(audio);
+  kaldi->excludes(audio)->excludes(tars);
+  tars->excludes(audio);
+  manifest->add_option("--out", made->out, "Folder for train.jsonl and heldout.jsonl")->required();
+  manifest->add_option("--lang", made->lang, "Language of entries that say none");
+  manifest->add_option("--holdout", made->holdout, "Share of the texts that is held out, 0 to 0.9")
+      ->check(CLI::Range(0.0, 0.9));
+  manifest->add_option("--limit", made->limit, "Entries left out that are shown, of each kind; 0: all");
+  manifest->callback([made, &status] { status = run_data_manifest(*made); });
 }
 
 void add_report_command(CLI::App& app, int& status) {

@@ -68,4 +68,25 @@ struct ReportOptions {
 };
 int run_report(const ReportOptions& options);
 
+struct DataCheckOptions {
+  std::vector<std::filesystem::path> manifests, heldout;
+  std::string tars;
+  bool deep = false, json = false;
+  std::size_t limit = 20;  ///< findings shown of each kind; 0: all
+  int threads = 0;         ///< 0: the cores of the machine
+};
+/// 1 where errors were found, 0 with nothing but warnings.
+int run_data_check(const DataCheckOptions& options);
+
+struct DataManifestOptions {
+  std::filesystem::path audio, texts;       ///< folder and transcript list
+  std::filesystem::path kaldi;              ///< folder with wav.scp, text and perhaps segments, utt2spk
+  std::vector<std::filesystem::path> tars;  ///< shards by WebDataset's convention
+  std::filesystem::path out;                ///< folder for train.jsonl and, with holdout > 0, heldout.jsonl
+  std::string lang;
+  double holdout = 0;
+  std::size_t limit = 20;  ///< entries left out that are shown, of each kind; 0: all
+};
+int run_data_manifest(const DataManifestOptions& options);
+
 }  // namespace chorus

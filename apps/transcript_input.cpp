@@ -1,4 +1,5 @@
 #include <chorus/apps/transcript_input.h>
+#include <chorus/io/shards.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -68,7 +69,9 @@ std::vector<TranscriptSource> list_sources(const std::vector<std::string>& input
 
 std::vector<TranscriptSource> list_manifest(const fs::path& manifest, const BadLine& report) {
   std::vector<TranscriptSource> out;
-  for (auto& entry : read_manifest(manifest, report, Content::sound)) out.push_back({.entry = std::move(entry)});
+  std::vector<ManifestEntry> entries = read_manifest(manifest, report, Content::sound);
+  (void)locate_members(entries);  // those that aren't found say so when they are opened
+  for (auto& entry : entries) out.push_back({.entry = std::move(entry)});
   // The lines as they are, for the output manifest: it keeps fields that are not ours.
   std::ifstream in(manifest, std::ios::binary);
   std::size_t next = 0;
@@ -81,11 +84,7 @@ std::vector<TranscriptSource> list_manifest(const fs::path& manifest, const BadL
 
 TranscriptionJob job_of(const TranscriptSource& source, int sample_rate, const std::optional<RawFormat>& raw) {
   if (source.from_pipe) return {"standard input", [=] { return open_standard_input(sample_rate, raw); }};
-  return {source.name(), [entry = source.entry, sample_rate] {
-            require(entry.tar.empty(), "transcribe", place(entry), ": its sound lies in the tar file ", entry.tar,
-                    ", which can be trained and evaluated on, but not transcribed");
-            return AudioStream::open(entry.audio, sample_rate, entry.offset, entry.duration);
-          }};
+  return {source.name(), [entry = source.entry, sample_rate] { return open_audio(entry, sample_rate); }};
 }
 
 std::string output_line(const TranscriptSource& source, double seconds, const std::string& text, const std::string& problem) {

@@ -1,6 +1,7 @@
 #include <chorus/core/error.h>
 #include <chorus/io/shards.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 
@@ -12,6 +13,22 @@ std::vector<std::byte> content(const ManifestEntry& entry) {
   require(entry.tar_offset > 0, "read_audio", entry.tar, " has no member ", entry.audio, " that can be read");
   return read_tar_member(entry.tar, {entry.audio.string(), entry.tar_offset, entry.tar_bytes});
 }
+
+/// Samples that are already there.
+class SoundInMemory : public SoundSource {
+ public:
+  SoundInMemory(std::vector<float> samples, int sample_rate) : samples_(std::move(samples)) { sample_rate_ = sample_rate; }
+  std::size_t read(std::span<float> mono) override {
+    const std::size_t count = std::min(mono.size(), samples_.size() - at_);
+    std::copy_n(samples_.begin() + static_cast<std::ptrdiff_t>(at_), count, mono.begin());
+    at_ += count;
+    return count;
+  }
+
+ private:
+  std::vector<float> samples_;
+  std::size_t at_ = 0;
+};
 
 struct Range {
   std::size_t first, last, width;
@@ -120,6 +137,12 @@ AudioInfo audio_info(const ManifestEntry& entry) {
 std::vector<float> read_audio(const ManifestEntry& entry, int sample_rate) {
   if (entry.tar.empty()) return read_audio(entry.audio, sample_rate, entry.offset, entry.duration);
   return read_audio(content(entry), audio_name(entry), sample_rate, entry.offset, entry.duration);
+}
+
+AudioStream open_audio(const ManifestEntry& entry, int sample_rate) {
+  if (entry.tar.empty()) return AudioStream::open(entry.audio, sample_rate, entry.offset, entry.duration);
+  const int rate = audio_info(entry).sample_rate;
+  return {std::make_unique<SoundInMemory>(read_audio(entry, rate), rate), sample_rate};
 }
 
 }  // namespace chorus

@@ -1,6 +1,7 @@
 // Recordings of a manifest, whether they are files of their own or members of tar files ("shards").
 #pragma once
 #include <chorus/io/audio.h>
+#include <chorus/io/audio_stream.h>
 #include <chorus/io/manifest.h>
 #include <chorus/io/tar.h>
 
@@ -22,6 +23,8 @@ std::vector<std::string> locate_members(std::span<ManifestEntry> entries);
 AudioInfo audio_info(const ManifestEntry& entry);
 /// The entry's range of samples at `sample_rate`. Errors name the file, for tarred ones as "<shard>:<member>".
 std::vector<float> read_audio(const ManifestEntry& entry, int sample_rate);
+/// The same piece by piece. A member of a tar file is decoded whole first.
+AudioStream open_audio(const ManifestEntry& entry, int sample_rate);
 /// How errors and reports call its sound.
 std::filesystem::path audio_name(const ManifestEntry& entry);
 

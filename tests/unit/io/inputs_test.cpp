@@ -133,6 +133,11 @@ TEST_F(Inputs, ShardsGiveTheSameBatchesAsFiles) {
   expect_equal(files, batches(read(input(path("own.jsonl")))));
   ASSERT_EQ(pairs.size(), 24u);
   EXPECT_EQ(read_audio(pairs[0], 8000), read_audio(path("r0.wav"), 8000));
+  std::vector<float> streamed;
+  AudioStream stream = open_audio(pairs[9], 16000);
+  while (stream.read(streamed, 777) == 777) {
+  }
+  EXPECT_EQ(streamed, read_audio(path("r4.wav"), 16000));
   EXPECT_EQ(audio_name(pairs[8]), path("audio_1.tar").string() + ":r1.wav");
   EXPECT_EQ(audio_info(pairs[8]).frames, audio_info(path("r1.wav")).frames);
   EXPECT_THAT(told, testing::IsEmpty());
