@@ -66,10 +66,12 @@ class Scanner {
     const char type = tar::type(header);
     const bool file = type == '0' || type == '\0' || type == '7';
     if (file && next_.bytes) bytes = next_.bytes;
+    // Links, devices and folders (1 to 6) may state a size, or none, without having content.
+    const bool content = type < '1' || type > '6';
+    if (!content) bytes = 0;
     if (!bytes) return stop("a header with an unreadable size");
-    const bool content = file || type == 'x' || type == 'g' || type == 'L' || type == 'K';
     const std::uint64_t start = at_ + tar::block, there = end_ - start;
-    if (content && *bytes > there)
+    if (*bytes > there)
       return stop("the file ends inside " + next_.name.value_or(tar::name(header)) + " (" + std::to_string(there) + " of " +
                   std::to_string(*bytes) + " bytes),");
     if (type == 'S' || next_.sparse)
@@ -84,8 +86,7 @@ class Scanner {
         link(next_.name.value_or(tar::name(header)), next_.link.value_or(tar::link_name(header)));
       next_ = {};
     }
-    // Links and folders may state a size without having content.
-    const std::uint64_t used = content ? (*bytes + tar::block - 1) / tar::block * tar::block : 0;
+    const std::uint64_t used = (*bytes + tar::block - 1) / tar::block * tar::block;
     at_ = start + std::min(used, there);
     return true;
   }

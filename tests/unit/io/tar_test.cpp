@@ -115,6 +115,7 @@ TEST_F(TarFiles, DamageEndsTheIndexAndIsNamed) {
   };
   EXPECT_EQ(problem(a + b + end_mark, 2), "");
   EXPECT_EQ(problem(end_mark, 0), "");
+  EXPECT_EQ(problem(a + member("list", "a.wav", 'D') + b + end_mark, 2), "") << "kinds that are not ours are passed over";
   EXPECT_THAT(problem(a + b, 2), HasSubstr("a.tar: the end mark is missing at byte 2560"));
   EXPECT_THAT(problem((a + b).substr(0, 1024 + 512 + 600), 1), HasSubstr("the file ends inside b.wav (600 of 700 bytes)"));
   EXPECT_THAT(problem((a + b).substr(0, 1024 + 100), 1), HasSubstr("the file ends inside a header at byte 1024"));
