@@ -1,4 +1,6 @@
 #include <chorus/apps/run_config.h>
+#include <chorus/core/error.h>
+#include <chorus/io/shards.h>
 
 #include <regex>
 
@@ -16,11 +18,7 @@ bool is_regular_expression(const std::string& pattern) {
 void check_paths(const Loaded<RunConfig>& loaded) {
   namespace fs = std::filesystem;
   config::Problems problems;
-  const auto check = [&](const char* table, const char* key, const fs::path& path, bool folder) {
-    const config::Tree* given = &loaded.given;
-    if (*table && given) given = given->find(table);
-    if (given) given = given->find(key);
-    const std::string name = *table ? std::string(table) + '.' + key : key;
+  const auto check_at = [&](const config::Tree* given, const std::string& name, const fs::path& path, bool folder) {
     const auto wrong = [&](const std::string& what) {
       problems.add(given ? given->place : config::Place{}, name + " = \"" + path.string() + "\": " + what);
     };
@@ -38,11 +36,35 @@ void check_paths(const Loaded<RunConfig>& loaded) {
     if (fs::is_directory(status)) return wrong("is a folder, expected a file");
     if (!fs::is_regular_file(status)) wrong("is no regular file, which it must be as it is read more than once");
   };
+  const auto check = [&](const char* table, const char* key, const fs::path& path, bool folder) {
+    const config::Tree* given = &loaded.given;
+    if (*table && given) given = given->find(table);
+    if (given) given = given->find(key);
+    check_at(given, *table ? std::string(table) + '.' + key : key, path, folder);
+  };
   const RunConfig& c = loaded.value;
   check("trainer", "output_dir", c.trainer.output_dir, true);
   check("data", "train", c.data.train, false);
   check("data", "validation", c.data.validation, false);
   check("", "tokenizer_model", c.tokenizer_model, false);
+  const config::Tree* data = loaded.given.find("data");
+  const config::Tree* inputs = data ? data->find("input_cfg") : nullptr;
+  for (std::size_t i = 0; i < c.data.input_cfg.size(); ++i) {
+    const config::Tree* given = inputs && i < inputs->items.size() ? &inputs->items[i] : nullptr;
+    const std::string name = "data.input_cfg[" + std::to_string(i) + "].";
+    for (const auto& [key, pattern] : {std::pair{"manifest_filepath", c.data.input_cfg[i].manifest_filepath},
+                                       std::pair{"tarred_audio_filepaths", c.data.input_cfg[i].tarred_audio_filepaths}}) {
+      const config::Tree* value = given ? given->find(key) : nullptr;
+      try {
+        const auto paths = expand_braces(pattern);
+        // Shards may be missing: that costs their samples.
+        for (std::size_t k = 0; key[0] == 'm' && k < paths.size(); ++k) check_at(value, name + key, paths[k], false);
+      } catch (const Error& error) {
+        const std::string what = error.what();
+        problems.add(value ? value->place : config::Place{}, name + key + ": " + what.substr(0, what.rfind("  [")));
+      }
+    }
+  }
   problems.raise();
 }
 

@@ -66,5 +66,24 @@ TEST(DataKeys, WhatDoesNotGoTogetherIsRefusedAtItsPlace) {
   EXPECT_THAT(error("[data]\n[[data.input_cfg]]\nmanifest_filepath = 'a'\nwheight = 1"), HasSubstr("weight"));
 }
 
+TEST(DataKeys, MissingManifestsAndBadRangesAreNamedAtTheirPlace) {
+  const auto error_of = [](const std::string& text) -> std::string {
+    const auto loaded = parse_config<RunConfig>(text + "\n[batches]\nglobal_batch_size = 4\n", "run.toml");
+    try {
+      check_paths(loaded);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  const std::string both = error_of(
+      "[[data.input_cfg]]\nmanifest_filepath = 'm_{0..1}.jsonl'\n"
+      "[[data.input_cfg]]\nmanifest_filepath = '/dev/null'\ntarred_audio_filepaths = 'a_{3..1}.tar'");
+  EXPECT_THAT(both, HasSubstr("run.toml:2:21: data.input_cfg[0].manifest_filepath = \"m_0.jsonl\": there is no such file"));
+  EXPECT_THAT(both, HasSubstr("m_1.jsonl"));
+  EXPECT_THAT(both, HasSubstr("run.toml:5:26: data.input_cfg[1].tarred_audio_filepaths: "));
+  EXPECT_THAT(both, HasSubstr("'3..1' is no range"));
+}
+
 }  // namespace
 }  // namespace chorus
