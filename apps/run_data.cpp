@@ -3,7 +3,7 @@
 namespace chorus {
 
 UsableEntries training_entries(const RunConfig& config, const Say& say) {
-  return read_usable(config.data.train, config.data.skip_bad_lines, config.content(), say);
+  return read_usable(config.data.inputs(), config.data.skip_bad_lines, config.content(), say);
 }
 
 BatchPlanner make_planner(const RunConfig& config, const PhaseConfig& phase, const SampleMaker& maker) {
@@ -11,7 +11,7 @@ BatchPlanner make_planner(const RunConfig& config, const PhaseConfig& phase, con
   if (config.model.perception)
     frames = [&frontend = maker.frontend()](std::int64_t samples) { return frontend.frames(samples); };
   return BatchPlanner(phase.batches.value_or(config.batches), maker.utterances(), config.trainer.seed,
-                      config.features.sample_rate, frames);
+                      config.features.sample_rate, frames, config.data.mixing());
 }
 
 }  // namespace chorus
