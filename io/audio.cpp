@@ -167,6 +167,8 @@ std::vector<float> read_range(const File& file, const SF_INFO& info, const std::
       samples.push_back(sum / static_cast<float>(channels));
       require(std::isfinite(samples.back()), "read_audio", path, ": sample ", first + done + i, " is ", samples.back(),
               ", expected a finite number");
+      require(std::abs(samples.back()) <= loudest_sample, "read_audio", path, ": sample ", first + done + i, " is ",
+              samples.back(), ", expected at most ", loudest_sample, ": no sound is as loud, and resampling would overflow");
     }
   }
   return resample(samples, info.samplerate, sample_rate);

@@ -8,6 +8,10 @@
 
 namespace chorus {
 
+/// Beyond any sound, also in files that hold integers as floats: full scale is 1. Larger samples are errors, as those that are
+/// not finite.
+inline constexpr float loudest_sample = 1e10F;
+
 struct AudioInfo {
   std::int64_t frames = 0;  ///< samples of each channel
   int sample_rate = 0;      ///< Hz

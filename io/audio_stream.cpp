@@ -1,4 +1,5 @@
 #include <chorus/core/error.h>
+#include <chorus/io/audio.h>
 #include <chorus/io/audio_stream.h>
 #include <sndfile.h>
 #include <soxr.h>
@@ -54,7 +55,7 @@ class FileSource : public SoundSource {
       float sum = 0;
       for (int c = 0; c < channels; ++c) sum += interleaved_[static_cast<std::size_t>(i * channels + c)];
       mono[static_cast<std::size_t>(i)] = sum / static_cast<float>(channels);
-      if (!std::isfinite(mono[static_cast<std::size_t>(i)])) {
+      if (!(std::abs(mono[static_cast<std::size_t>(i)]) <= loudest_sample)) {
         broken_ = path_.string() + ": sample " + std::to_string(next_ + i) + " is " +
                   std::to_string(mono[static_cast<std::size_t>(i)]) + "; nothing was heard from there on";
         return static_cast<std::size_t>(i);

@@ -1,4 +1,5 @@
 #include <chorus/core/error.h>
+#include <chorus/io/audio.h>
 #include <chorus/io/pipe_sound.h>
 #include <unistd.h>
 
@@ -116,7 +117,7 @@ class PipeSource : public SoundSource {
       float sum = 0;
       for (std::size_t c = 0; c < channels_; ++c) sum += sample(encoding_, bytes_.data() + i * frame + c * bytes_of(encoding_));
       mono[i] = sum / static_cast<float>(channels_);
-      if (!std::isfinite(mono[i])) {
+      if (!(std::abs(mono[i]) <= loudest_sample)) {
         broken_ = name_ + ": sample " + std::to_string(heard_frames_ + i) + " is " + std::to_string(mono[i]) +
                   "; nothing was heard from there on";
         return i;

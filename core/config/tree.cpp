@@ -1,3 +1,4 @@
+#include <chorus/core/config/print.h>
 #include <chorus/core/config/tree.h>
 #include <toml++/toml.h>
 
@@ -120,6 +121,15 @@ std::optional<std::vector<Step>> split_path(std::string_view path) {
   }
 }
 
+/// Whether a text can be written as TOML and read again: it can't where it is no UTF-8.
+bool is_toml_text(const std::string& text) {
+  try {
+    return toml::parse("value = " + toml_text(text)).size() == 1;
+  } catch (const toml::parse_error&) {
+    return false;
+  }
+}
+
 // Nothing, with a problem, where the text starts like a string, an array or a table and is none: that is no plain word.
 std::optional<Tree> parse_value(const std::string& text, const Place& where, Problems& problems, const std::string& shown) {
   Tree word;
@@ -138,7 +148,11 @@ std::optional<Tree> parse_value(const std::string& text, const Place& where, Pro
     if (tree.kind != Kind::string) tree.text = text;
     return tree;
   } catch (const toml::parse_error& e) {
-    if (text.empty() || std::string_view("\"'[{").find(text[0]) == std::string_view::npos) return word;
+    if (text.empty() || std::string_view("\"'[{").find(text[0]) == std::string_view::npos) {
+      if (is_toml_text(text)) return word;
+      problems.add(where, shown + ": expected text in UTF-8");
+      return std::nullopt;
+    }
     std::string hint;
     if (text[0] == '{') hint = "; a text that starts with { needs quotes of its own, as in 'prompt=\"{audio}{answer}\"'";
     problems.add(where, shown + ": " + std::string(e.description()) + hint);

@@ -372,6 +372,17 @@ TEST(Config, ReadsFiles) {
   }
 }
 
+// What can't be written as TOML could not be read back from the folder of a run.
+TEST(Config, RefusesOverridesThatAreNoUtf8) {
+  try {
+    parse_config<Config>("", "x.toml", Overrides{"out=runs/caf\xE9"});
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("command line: `out=runs/caf\xE9`: expected text in UTF-8"));
+  }
+  EXPECT_EQ(parse_config<Config>("", "x.toml", Overrides{"out=runs/caf\xC3\xA9"}).value.out, "runs/caf\xC3\xA9");
+}
+
 // What nests without bounds would overflow the stack of the parser.
 TEST(Config, RefusesWhatNestsTooDeeply) {
   const auto error = [](const std::string& text, const std::vector<std::string>& overrides = {}) -> std::string {
