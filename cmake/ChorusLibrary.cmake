@@ -18,6 +18,8 @@ function(chorus_library folder)
   add_library(Chorus::${folder} ALIAS chorus_${folder})
   set_target_properties(chorus_${folder} PROPERTIES EXPORT_NAME ${folder})
   target_compile_features(chorus_${folder} PUBLIC cxx_std_20)
+  set_target_properties(chorus_${folder} PROPERTIES UNITY_BUILD ${CHORUS_UNITY}
+    UNITY_BUILD_BATCH_SIZE 10)
   target_include_directories(chorus_${folder} PUBLIC
     $<BUILD_INTERFACE:${CHORUS_INCLUDE}> $<INSTALL_INTERFACE:include>)
   target_link_libraries(chorus_${folder} PRIVATE $<BUILD_INTERFACE:chorus_flags>)

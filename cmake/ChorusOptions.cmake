@@ -21,6 +21,10 @@ target_compile_options(chorus_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra $<$<BOOL:${CHORUS_WERROR}>:-Werror=all-warnings>>)
 # Eigen's blocking, and with it the last bits of its products, would depend on its number of threads.
 target_compile_definitions(chorus_flags INTERFACE EIGEN_DONT_PARALLELIZE)
+if(CHORUS_UNITY)
+  # Types of an unnamed namespace look as if they came from a header.
+  target_compile_options(chorus_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+endif()
 if(CHORUS_SANITIZE)
   # GCC's flow warnings are unreliable in instrumented code: its own vector headers and Eigen's draw them.
   target_compile_options(chorus_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CHORUS_SANITIZE} -fno-omit-frame-pointer

@@ -101,7 +101,7 @@ File open(const std::filesystem::path& path, SF_INFO& info) {
 }
 
 /// Bytes that libsndfile reads as if they were a file.
-struct Memory {
+struct FileImage {
   std::span<const std::byte> bytes;
   sf_count_t at = 0;
 
@@ -116,16 +116,16 @@ struct Memory {
     at += count;
     return count;
   }
-  static Memory& of(void* data) { return *static_cast<Memory*>(data); }
+  static FileImage& of(void* data) { return *static_cast<FileImage*>(data); }
 };
 
 /// `memory` must outlive the file.
-File open(Memory& memory, const std::filesystem::path& name, SF_INFO& info) {
-  SF_VIRTUAL_IO io{.get_filelen = [](void* data) { return Memory::of(data).size(); },
-                   .seek = [](sf_count_t by, int whence, void* data) { return Memory::of(data).seek(by, whence); },
-                   .read = [](void* into, sf_count_t count, void* data) { return Memory::of(data).read(into, count); },
+File open(FileImage& memory, const std::filesystem::path& name, SF_INFO& info) {
+  SF_VIRTUAL_IO io{.get_filelen = [](void* data) { return FileImage::of(data).size(); },
+                   .seek = [](sf_count_t by, int whence, void* data) { return FileImage::of(data).seek(by, whence); },
+                   .read = [](void* into, sf_count_t count, void* data) { return FileImage::of(data).read(into, count); },
                    .write = [](const void*, sf_count_t, void*) { return sf_count_t{0}; },
-                   .tell = [](void* data) { return Memory::of(data).at; }};
+                   .tell = [](void* data) { return FileImage::of(data).at; }};
   info = {};
   return checked(File(sf_open_virtual(&io, SFM_READ, &info, &memory)), info, name);
 }
@@ -184,7 +184,7 @@ AudioInfo audio_info(const std::filesystem::path& path) {
 
 AudioInfo audio_info(std::span<const std::byte> content, const std::filesystem::path& name) {
   SF_INFO info;
-  Memory memory{content};
+  FileImage memory{content};
   open(memory, name, info);
   return {info.frames, info.samplerate, info.channels};
 }
@@ -198,7 +198,7 @@ std::vector<float> read_audio(const std::filesystem::path& path, int sample_rate
 std::vector<float> read_audio(std::span<const std::byte> content, const std::filesystem::path& name, int sample_rate,
                               double offset, double duration) {
   SF_INFO info;
-  Memory memory{content};
+  FileImage memory{content};
   const File file = open(memory, name, info);
   return read_range(file, info, name, sample_rate, offset, duration);
 }

@@ -1,3 +1,4 @@
+#include <chorus/core/config/check.h>
 #include <chorus/core/error.h>
 #include <chorus/io/check_sound.h>
 #include <chorus/io/check_text.h>
@@ -19,13 +20,6 @@ struct Checked {
   bool heldout = false;
   SoundCheck sound;
 };
-
-template <class... Parts>
-std::string joined(const Parts&... parts) {
-  std::ostringstream text;
-  (text << ... << parts);
-  return text.str();
-}
 
 class Checker {
  public:
@@ -120,10 +114,10 @@ class Checker {
       const auto train = std::ranges::find_if(group, [](const Checked* c) { return !c->heldout; });
       if (held != group.end() && train != group.end()) {
         error(leak, place((*held)->entry),
-              joined("its ", what, " is also that of ", place((*train)->entry), " to train on: ", k));
+              config::joined("its ", what, " is also that of ", place((*train)->entry), " to train on: ", k));
       } else {
         warning(kind, place(group[0]->entry),
-                joined(group.size(), " entries have the ", what, ' ', k, ", the second is ", place(group[1]->entry)));
+                config::joined(group.size(), " entries have the ", what, ' ', k, ", the second is ", place(group[1]->entry)));
       }
     }
   }
@@ -132,8 +126,8 @@ class Checker {
         "repeated sound", "sound straddles",
         [](const Checked& c) {
           if (!c.sound.digest.empty()) return "of digest " + c.sound.digest;
-          return joined(audio_name(c.entry).string(), " from ", c.entry.offset, " s", c.entry.duration < 0 ? " on" : "",
-                        c.entry.duration < 0 ? "" : joined(" for ", c.entry.duration, " s"));
+          return config::joined(audio_name(c.entry).string(), " from ", c.entry.offset, " s", c.entry.duration < 0 ? " on" : "",
+                                c.entry.duration < 0 ? "" : config::joined(" for ", c.entry.duration, " s"));
         },
         "sound");
   }
@@ -163,7 +157,7 @@ class Checker {
       const double median = all[all.size() / 2];
       if (rate(c) > 3 * median || rate(c) < median / 3)
         warning("speech rate", place(c.entry),
-                joined(rate(c), " characters a second, the median is ", median, ": '", c.words, "'"));
+                config::joined(rate(c), " characters a second, the median is ", median, ": '", c.words, "'"));
     }
   }
 

@@ -1,3 +1,4 @@
+#include <chorus/core/config/check.h>
 #include <chorus/core/error.h>
 #include <chorus/io/check_sound.h>
 #include <chorus/io/digest.h>
@@ -8,13 +9,6 @@
 
 namespace chorus {
 namespace {
-
-template <class... Parts>
-std::string joined(const Parts&... parts) {
-  std::ostringstream text;
-  (text << ... << parts);
-  return text.str();
-}
 
 void check_samples(const std::vector<float>& samples, SoundCheck& out) {
   float peak = 0;
@@ -27,10 +21,11 @@ void check_samples(const std::vector<float>& samples, SoundCheck& out) {
     clipped += run == 3 ? 3 : run > 3 ? 1 : 0;
   }
   const double share = static_cast<double>(clipped) / static_cast<double>(std::max<std::size_t>(samples.size(), 1));
-  if (peak < 1e-3f) out.findings.push_back({Severity::warning, "silent", "", joined("its largest sample is ", peak, " of 1")});
+  if (peak < 1e-3f)
+    out.findings.push_back({Severity::warning, "silent", "", config::joined("its largest sample is ", peak, " of 1")});
   if (share > 1e-3)
     out.findings.push_back(
-        {Severity::warning, "clipped", "", joined(100 * share, " % of its samples lie in flat tops at full scale")});
+        {Severity::warning, "clipped", "", config::joined(100 * share, " % of its samples lie in flat tops at full scale")});
 }
 
 }  // namespace
@@ -54,13 +49,13 @@ SoundCheck check_sound(const ManifestEntry& entry, bool deep) {
   out.seconds = entry.duration > 0 ? entry.duration : end - entry.offset;
   if (info.channels > 1)
     out.findings.push_back(
-        {Severity::warning, "channels", "", joined(name, " has ", info.channels, " channels, which will be averaged")});
+        {Severity::warning, "channels", "", config::joined(name, " has ", info.channels, " channels, which will be averaged")});
   if (info.frames == 0) return error("empty sound", name + " has no samples"), out;
   if (entry.offset >= end || entry.offset + out.seconds > end + 0.01)
-    return error("beyond the end",
-                 joined(name, " has ", end, " s, the entry asks for ", entry.offset, " to ", entry.offset + out.seconds, " s")),
+    return error("beyond the end", config::joined(name, " has ", end, " s, the entry asks for ", entry.offset, " to ",
+                                                  entry.offset + out.seconds, " s")),
            out;
-  if (out.seconds < 0.1) out.findings.push_back({Severity::warning, "very short", "", joined(out.seconds, " s")});
+  if (out.seconds < 0.1) out.findings.push_back({Severity::warning, "very short", "", config::joined(out.seconds, " s")});
   if (!deep) return out;
   try {
     const std::vector<float> samples = read_audio(entry, info.sample_rate);

@@ -10,7 +10,7 @@
 namespace chorus {
 namespace {
 
-struct Sample {
+struct TarSample {
   std::vector<const TarMember*> sounds, texts, jsons;
 };
 
@@ -20,7 +20,7 @@ std::string content(const std::filesystem::path& tar, const TarMember& member) {
 }
 
 /// What the .json or .txt beside a sound says; throws what is wrong with it.
-void describe(const std::filesystem::path& tar, const Sample& sample, ManifestEntry& entry) {
+void describe(const std::filesystem::path& tar, const TarSample& sample, ManifestEntry& entry) {
   if (!sample.jsons.empty()) {
     try {
       const auto json = nlohmann::json::parse(content(tar, *sample.jsons[0]));
@@ -47,7 +47,7 @@ void describe(const std::filesystem::path& tar, const Sample& sample, ManifestEn
 void import_tar(const std::filesystem::path& tar, Imported& out) {
   const TarIndex index = tar_index(tar);
   if (!index.problem.empty()) out.left_out.push_back({Severity::warning, "damaged shard", tar.string(), index.problem});
-  std::map<std::string, Sample> samples;
+  std::map<std::string, TarSample> samples;
   std::vector<std::string> order;
   for (const TarMember& member : index.members) {
     const std::size_t file = member.name.rfind('/') == member.name.npos ? 0 : member.name.rfind('/') + 1;
@@ -63,7 +63,7 @@ void import_tar(const std::filesystem::path& tar, Imported& out) {
   }
   const std::filesystem::path whole = std::filesystem::absolute(tar).lexically_normal();
   for (const std::string& key : order) {
-    const Sample& sample = samples[key];
+    const TarSample& sample = samples[key];
     const auto leave_out = [&](const char* kind, const std::string& why) {
       out.left_out.push_back({Severity::warning, kind, tar.string() + ':' + key, why});
     };

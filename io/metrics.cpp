@@ -14,7 +14,7 @@ namespace chorus {
 namespace {
 
 /// Bytes that begin no valid sequence count as characters of their own.
-std::u32string code_points(std::string_view text) {
+std::u32string characters_of(std::string_view text) {
   std::u32string out;
   for (std::size_t i = 0; i < text.size();) {
     const auto lead = static_cast<unsigned char>(text[i]);
@@ -67,7 +67,7 @@ ErrorRate rate(const Sequence& reference, const Sequence& hypothesis) {
 }  // namespace
 
 void TextScore::add(std::string_view reference, std::string_view hypothesis) {
-  characters += rate(code_points(reference), code_points(hypothesis));
+  characters += rate(characters_of(reference), characters_of(hypothesis));
   words += rate(words_of(reference), words_of(hypothesis));
 }
 

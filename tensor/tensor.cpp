@@ -124,6 +124,8 @@ double Tensor::item() const {
   return to_doubles()[0];
 }
 
+Tensor empty_like(const Tensor& x) { return Tensor::empty(x.context(), x.shape(), x.dtype()); }
+
 std::ostream& operator<<(std::ostream& out, const Tensor& t) {
   if (!t) return out << "no tensor";
   return out << t.dtype() << ' ' << t.shape();

@@ -107,6 +107,9 @@ class Tensor {
   std::shared_ptr<Node> node_;
 };
 
+/// Of the same shape and type, in the same context; its values are unspecified.
+Tensor empty_like(const Tensor& x);
+
 std::ostream& operator<<(std::ostream& out, const Tensor& t);  ///< "f32 (3, 4)"
 
 /// Rows that a matrix of `rows` rows gets storage for. Matrix products round their row count up to it, so that batches

@@ -5,7 +5,6 @@ namespace chorus::kernel {
 namespace {
 
 constexpr std::int64_t rows_per_task = 32, rows_per_chunk = 128;
-constexpr int tile = 8;
 
 /// Rows [begin, end) of one sequence that owns [first, last).
 struct Piece {
@@ -74,17 +73,17 @@ void depthwise_conv1d(Cpu, const Tensor& x, const Rows& rows, const Tensor& weig
 #pragma omp parallel if (x.numel() * taps > parallel_elements)
     {
       ComputeRows<T> inputs;
-      std::vector<const C*> under(static_cast<std::size_t>(tile + taps - 1));
+      std::vector<const C*> under(static_cast<std::size_t>(row_tile + taps - 1));
 #pragma omp for schedule(static)
       for (std::size_t p = 0; p < pieces.size(); ++p) {
         const Piece piece = pieces[p];
         inputs.read(from, std::max(piece.first, piece.begin - pad), std::min(piece.last, piece.end - pad + taps - 1), channels);
-        for (std::int64_t t = piece.begin; t < piece.end; t += tile) {
-          for (int i = 0; i < tile + taps - 1; ++i) under[static_cast<std::size_t>(i)] = inputs[t + i - pad];
-          const int count = static_cast<int>(std::min<std::int64_t>(tile, piece.end - t));
-          T* result[tile];
+        for (std::int64_t t = piece.begin; t < piece.end; t += row_tile) {
+          for (int i = 0; i < row_tile + taps - 1; ++i) under[static_cast<std::size_t>(i)] = inputs[t + i - pad];
+          const int count = static_cast<int>(std::min<std::int64_t>(row_tile, piece.end - t));
+          T* result[row_tile];
           for (int r = 0; r < count; ++r) result[r] = to + (t + r) * channels;
-          weighted_rows<tile>(taps, w.data(), under.data(), 1, b, result, count, channels);
+          weighted_rows<row_tile>(taps, w.data(), under.data(), 1, b, result, count, channels);
         }
       }
     }

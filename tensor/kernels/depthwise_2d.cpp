@@ -4,8 +4,6 @@
 namespace chorus::kernel {
 namespace {
 
-constexpr int tile = 8;
-
 /// One packed tensor of [T, bins * C] with its rows: finds the C channels of a (time, bin) of a sequence, zeros outside.
 template <class T>
 struct Plane {
@@ -40,15 +38,15 @@ void depthwise_conv2d(Cpu, const Tensor& x, const Rows& in, const Rows& out, con
 #pragma omp parallel for schedule(static) if (y.numel() * 9 > parallel_elements)
     for (std::int64_t r = 0; r < rows; ++r) {
       const std::int64_t s = sequence_of(out, r), t = position_of(out, r);
-      for (std::int64_t f = 0; f < out_bins; f += tile) {
-        const T* under[9 * tile];
-        T* result[tile];
-        for (int i = 0; i < tile; ++i) {
+      for (std::int64_t f = 0; f < out_bins; f += row_tile) {
+        const T* under[9 * row_tile];
+        T* result[row_tile];
+        for (int i = 0; i < row_tile; ++i) {
           result[i] = to.at(s, t, f + i);
-          for (int k = 0; k < 9; ++k) under[k * tile + i] = from.or_zero(s, 2 * t + k / 3 - 1, 2 * (f + i) + k % 3 - 1);
+          for (int k = 0; k < 9; ++k) under[k * row_tile + i] = from.or_zero(s, 2 * t + k / 3 - 1, 2 * (f + i) + k % 3 - 1);
         }
-        weighted_rows<tile>(9, w, under, tile, b, result, static_cast<int>(std::min<std::int64_t>(tile, out_bins - f)),
-                            channels);
+        weighted_rows<row_tile>(9, w, under, row_tile, b, result,
+                                static_cast<int>(std::min<std::int64_t>(row_tile, out_bins - f)), channels);
       }
     }
   });
@@ -71,16 +69,16 @@ void depthwise_conv2d_input(Cpu, const Tensor& dy, const Rows& in, const Rows& o
           for (int b = parity == 0 ? 1 : 0; b < 3; b += 2) a_of[taps] = a, b_of[taps] = b, ++taps;
         const T* w[4];
         for (int k = 0; k < taps; ++k) w[k] = weight.as<const T>() + (3 * a_of[k] + b_of[k]) * channels;
-        for (std::int64_t f = parity; f < bins; f += 2 * tile) {
-          const T* under[4 * tile];
-          T* result[tile];
-          for (int i = 0; i < tile; ++i) {
+        for (std::int64_t f = parity; f < bins; f += 2 * row_tile) {
+          const T* under[4 * row_tile];
+          T* result[row_tile];
+          for (int i = 0; i < row_tile; ++i) {
             result[i] = to.at(s, t, f + 2 * i);
             for (int k = 0; k < taps; ++k)
-              under[k * tile + i] = from.or_zero(s, (t + 1 - a_of[k]) / 2, (f + 2 * i + 1 - b_of[k]) / 2);
+              under[k * row_tile + i] = from.or_zero(s, (t + 1 - a_of[k]) / 2, (f + 2 * i + 1 - b_of[k]) / 2);
           }
-          const int count = static_cast<int>(std::min<std::int64_t>(tile, (bins - f + 1) / 2));
-          weighted_rows<tile>(taps, w, under, tile, static_cast<const T*>(nullptr), result, count, channels);
+          const int count = static_cast<int>(std::min<std::int64_t>(row_tile, (bins - f + 1) / 2));
+          weighted_rows<row_tile>(taps, w, under, row_tile, static_cast<const T*>(nullptr), result, count, channels);
         }
       }
     }

@@ -7,6 +7,8 @@
 
 namespace chorus::kernel {
 
+inline constexpr int row_tile = 8;  ///< output rows that are computed together
+
 /// y[r][c] = bias[c] + sum_{j < taps} w[j][c] * x[j * step + r][c] for r < R, in order of rising j. Rows r >= count are
 /// computed but not stored. The R sums are independent chains that hide the latency of the multiply-adds.
 template <int R, class X, class Y>

@@ -42,7 +42,7 @@ onednn::Product describe(Form form, MatmulSizes sizes, const Tensor& a, const Te
   return p;
 }
 
-void rows_product(Form form, MatmulSizes sizes, const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options) {
+void native_product(Form form, MatmulSizes sizes, const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options) {
   auto& context = y.context();
   const void* bias = options.bias ? options.bias->data() : nullptr;
   const auto run = [&](std::int64_t rows, const void* a_rows, void* y_rows) {
@@ -89,7 +89,7 @@ void contraction(MatmulSizes sizes, const Tensor& a, const Tensor& b, Tensor& y,
 
 void matmul_native(Form form, MatmulSizes sizes, const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options) {
   if (form == Form::tn) return contraction(sizes, a, b, y, options.accumulate);
-  rows_product(form, sizes, a, b, y, options);
+  native_product(form, sizes, a, b, y, options);
 }
 
 }  // namespace chorus::kernel

@@ -36,7 +36,7 @@ void store(Block<const float> result, const Tensor& y, std::int64_t row, std::in
 }
 
 /// y rows = a rows * b or b^T. b is taken in blocks of its rows, so that a whole vocabulary is never converted at once.
-void rows_product(Form form, MatmulSizes sizes, const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options) {
+void widened_product(Form form, MatmulSizes sizes, const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options) {
   auto& context = y.context();
   const std::int64_t b_rows = b.rows(),
                      b_step = std::min(b_rows, std::max<std::int64_t>(64, block_elements / b.cols() / 64 * 64));
@@ -86,7 +86,7 @@ void contraction(MatmulSizes sizes, const Tensor& a, const Tensor& b, Tensor& y,
 
 void matmul_widened(Form form, MatmulSizes sizes, const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options) {
   if (form == Form::tn) return contraction(sizes, a, b, y, options);
-  rows_product(form, sizes, a, b, y, options);
+  widened_product(form, sizes, a, b, y, options);
 }
 
 }  // namespace chorus::kernel

@@ -13,13 +13,12 @@ void require_weight(const char* op, const char* role, const Tensor& x, const Ten
   require(weight && weight.shape() == Shape{x.cols()} && weight.dtype() == x.dtype(), op, role, " of ", x, " is ", weight);
 }
 
-Tensor like(const Tensor& x) { return Tensor::empty(x.context(), x.shape(), x.dtype()); }
 Tensor row_statistics(const Tensor& x) { return Tensor::empty(x.context(), {x.rows()}, wide(x.dtype())); }
 
 /// The gradients of inputs 1 (weight) and 2 (bias), where they are wanted, around a kernel that takes both targets.
 template <class Kernel>
 Grads norm_grads(const Backward& b, const Tensor& x, const Kernel& kernel) {
-  Tensor dx = like(x);
+  Tensor dx = empty_like(x);
   std::vector<std::optional<WeightGrad>> weights(b.inputs.size());
   std::vector<ColumnTarget> targets(3);
   for (std::size_t i = 1; i < weights.size(); ++i)
@@ -39,7 +38,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   require(x && x.rank() >= 1 && is_floating(x.dtype()), "rms_norm", "takes a floating tensor with a last dim, given ", x);
   require_weight("rms_norm", "weight", x, weight);
   const Span span(x.context().trace, "rms_norm");
-  Tensor y = like(x), rstd = row_statistics(x);
+  Tensor y = empty_like(x), rstd = row_statistics(x);
   std::visit([&](auto device) { kernel::rms_norm(device, x, weight, eps, y, rstd); }, x.context().device);
   return record("rms_norm", y, {x, weight}, {x, weight, rstd}, [](const Backward& b) {
     const Tensor &x = b.saved[0], &weight = b.saved[1], &rstd = b.saved[2];
@@ -55,7 +54,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   require_weight("layer_norm", "weight", x, weight);
   require_weight("layer_norm", "bias", x, bias);
   const Span span(x.context().trace, "layer_norm");
-  Tensor y = like(x), mean = row_statistics(x), rstd = row_statistics(x);
+  Tensor y = empty_like(x), mean = row_statistics(x), rstd = row_statistics(x);
   kernel::layer_norm(cpu(x.context(), "layer_norm"), x, weight, bias, eps, y, mean, rstd);
   return record("layer_norm", y, {x, weight, bias}, {x, weight, mean, rstd}, [](const Backward& b) {
     const auto& x = b.saved[0];
@@ -75,7 +74,7 @@ Tensor fixed_norm(const Tensor& x, const Tensor& mean, const Tensor& variance, c
     require(*t && t->shape() == weight.shape() && t->dtype() == wide(x.dtype()), "fixed_norm", "statistics of ", x, " are ",
             *t);
   const Span span(x.context().trace, "fixed_norm");
-  Tensor y = like(x), rstd = Tensor::empty(x.context(), weight.shape(), wide(x.dtype()));
+  Tensor y = empty_like(x), rstd = Tensor::empty(x.context(), weight.shape(), wide(x.dtype()));
   kernel::fixed_norm(cpu(x.context(), "fixed_norm"), x, mean, variance, weight, bias, eps, y, rstd);
   return record("fixed_norm", y, {x, weight, bias}, {x, weight, mean, rstd}, [](const Backward& b) {
     const auto& x = b.saved[0];

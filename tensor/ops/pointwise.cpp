@@ -9,16 +9,14 @@ using kernel::Binary;
 using kernel::Gate;
 using kernel::Unary;
 
-Tensor like(const Tensor& x) { return Tensor::empty(x.context(), x.shape(), x.dtype()); }
-
 Tensor unary(Unary op, const Tensor& x, double factor = 1) {
-  Tensor y = like(x);
+  Tensor y = empty_like(x);
   std::visit([&](auto device) { kernel::unary(device, op, x, factor, y); }, x.context().device);
   return y;
 }
 
 Tensor binary(Binary op, const Tensor& a, const Tensor& b, double factor = 1) {
-  Tensor y = like(a);
+  Tensor y = empty_like(a);
   std::visit([&](auto device) { kernel::binary(device, op, a, b, factor, y); }, a.context().device);
   return y;
 }
@@ -41,7 +39,7 @@ Tensor gate(const char* name, Gate op, const Tensor& x) {
   const Span span(x.context().trace, name);
   kernel::gate(cpu(x.context(), name), op, x, y);
   return record(name, y, {x}, {x}, [op, name](const Backward& b) {
-    Tensor dx = like(b.saved[0]);
+    Tensor dx = empty_like(b.saved[0]);
     kernel::gate_backward(cpu(dx.context(), name), op, b.saved[0], b.dy, dx);
     return Grads{dx};
   });
@@ -67,7 +65,7 @@ Tensor add_row(const Tensor& x, const Tensor& bias) {
   require_floating("add_row", x);
   require(bias && bias.shape() == Shape{x.cols()} && bias.dtype() == x.dtype(), "add_row", "bias of ", x, " is ", bias);
   const Span span(x.context().trace, "add_row");
-  Tensor y = like(x);
+  Tensor y = empty_like(x);
   kernel::add_row(cpu(x.context(), "add_row"), x, bias, y);
   return record("add_row", y, {x, bias}, {}, [](const Backward& b) {
     Grads grads{b.dy, {}};
@@ -143,10 +141,10 @@ Tensor sum(const Tensor& x) {
 Tensor softmax(const Tensor& x) {
   require_floating("softmax", x);
   const Span span(x.context().trace, "softmax");
-  Tensor y = like(x);
+  Tensor y = empty_like(x);
   kernel::softmax(cpu(x.context(), "softmax"), x, y);
   return record("softmax", y, {x}, {y}, [](const Backward& b) {
-    Tensor dx = like(b.dy);
+    Tensor dx = empty_like(b.dy);
     kernel::softmax_backward(cpu(dx.context(), "softmax"), b.saved[0], b.dy, dx);
     return Grads{dx};
   });
