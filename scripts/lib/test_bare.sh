@@ -40,8 +40,10 @@ cp /etc/resolv.conf /etc/hosts "$root/etc/" 2>/dev/null || true
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 
+chmod 755 "$root"
 mkdir "$root/chorus"
 git ls-files -z | xargs -0 tar -c | tar -x -C "$root/chorus"
+chroot "$root" chown -R nobody:nogroup /chorus
 
 # A bare environment, in a locale that isn't installed; proxies go along.
 inside() { # user, command
