@@ -1,6 +1,6 @@
 #include <chorus/core/posix_file.h>
 #include <chorus/io/audio.h>
-#include <sndfile.h>
+#include <chorus/io/sound_file.h>
 #include <soxr.h>
 
 #include <algorithm>
@@ -13,14 +13,8 @@
 namespace chorus {
 namespace {
 
-constexpr int lowest_rate = 1000, highest_rate = 768'000, most_channels = 64;
 /// At once: 4.6 hours at 16 kHz, 1 GiB as floats.
 constexpr sf_count_t most_samples = sf_count_t{1} << 28;
-
-struct Close {
-  void operator()(SNDFILE* file) const { sf_close(file); }
-};
-using File = std::unique_ptr<SNDFILE, Close>;
 
 /// A growing file in memory, for libsndfile to write.
 struct MemoryFile {
@@ -61,43 +55,14 @@ struct MemoryFile {
   static MemoryFile& of(void* p) { return *static_cast<MemoryFile*>(p); }
 };
 
-/// libsndfile silently shortens a truncated WAV; only its log tells: "data : <promised> (should be <there>)".
-/// Streams of unknown length promise 0 or nearly 2^32 bytes, which is no truncation.
-void require_whole(SNDFILE* file, const std::filesystem::path& path) {
-  std::array<char, 16384> buffer{};
-  sf_command(file, SFC_GET_LOG_INFO, buffer.data(), static_cast<int>(buffer.size()) - 1);
-  const std::string log = buffer.data();
-  const std::size_t line = log.find("data : ");
-  if (line == log.npos) return;
-  const std::string entry = log.substr(line, log.find('\n', line) - line);
-  const std::size_t note = entry.find("(should be ");
-  if (note == entry.npos) return;
-  const long long promised = std::atoll(entry.c_str() + 7), there = std::atoll(entry.c_str() + note + 11);
-  constexpr long long unknown_length = 0xFFFFF000;
-  require(promised <= there || promised >= unknown_length, "read_audio", path, " is truncated: ", there,
-          " bytes of sound where ", "its header promises ", promised);
-}
-
-/// A header that says nonsense must not decide how much memory is taken.
-File checked(File file, const SF_INFO& info, const std::filesystem::path& path) {
-  require(file != nullptr, "read_audio", path, ": ", sf_strerror(nullptr), " Expected WAV, FLAC, OGG, MP3 or the like");
-  require(info.samplerate >= lowest_rate && info.samplerate <= highest_rate, "read_audio", path, ": ", info.samplerate,
-          " Hz in its header, expected ", lowest_rate, " to ", highest_rate);
-  require(info.channels >= 1 && info.channels <= most_channels, "read_audio", path, ": ", info.channels,
-          " channels in its header, expected 1 to ", most_channels);
-  require_whole(file.get(), path);
+SoundFile whole(SoundFile file, const std::filesystem::path& path) {
+  const std::string missing = truncation(file.get());
+  require(missing.empty(), "read_audio", path, missing);
   return file;
 }
 
-File open(const std::filesystem::path& path, SF_INFO& info) {
-  // Opening a pipe would wait for its writer for ever; io/audio_stream.h reads those.
-  const auto status = std::filesystem::status(path);
-  require(std::filesystem::exists(status), "read_audio", path, " does not exist");
-  require(std::filesystem::is_regular_file(status), "read_audio", path, " is ",
-          std::filesystem::is_directory(status) ? "a folder" : "no regular file", ", expected a sound file");
-  require(std::filesystem::file_size(path) > 0, "read_audio", path, " is empty: 0 bytes, expected a sound file");
-  info = {};
-  return checked(File(sf_open(path.c_str(), SFM_READ, &info)), info, path);
+SoundFile open(const std::filesystem::path& path, SF_INFO& info) {
+  return whole(open_sound_file("read_audio", path, info), path);
 }
 
 /// Bytes that libsndfile reads as if they were a file.
@@ -120,17 +85,17 @@ struct FileImage {
 };
 
 /// `memory` must outlive the file.
-File open(FileImage& memory, const std::filesystem::path& name, SF_INFO& info) {
+SoundFile open(FileImage& memory, const std::filesystem::path& name, SF_INFO& info) {
   SF_VIRTUAL_IO io{.get_filelen = [](void* data) { return FileImage::of(data).size(); },
                    .seek = [](sf_count_t by, int whence, void* data) { return FileImage::of(data).seek(by, whence); },
                    .read = [](void* into, sf_count_t count, void* data) { return FileImage::of(data).read(into, count); },
                    .write = [](const void*, sf_count_t, void*) { return sf_count_t{0}; },
                    .tell = [](void* data) { return FileImage::of(data).at; }};
   info = {};
-  return checked(File(sf_open_virtual(&io, SFM_READ, &info, &memory)), info, name);
+  return whole(believable("read_audio", SoundFile(sf_open_virtual(&io, SFM_READ, &info, &memory)), info, name), name);
 }
 
-std::vector<float> read_range(const File& file, const SF_INFO& info, const std::filesystem::path& path, int sample_rate,
+std::vector<float> read_range(const SoundFile& file, const SF_INFO& info, const std::filesystem::path& path, int sample_rate,
                               double offset, double duration) {
   require(sample_rate > 0, "read_audio", "sample_rate ", sample_rate, " for ", path, " must be positive");
   const double seconds = static_cast<double>(info.frames) / info.samplerate;
@@ -191,7 +156,7 @@ AudioInfo audio_info(std::span<const std::byte> content, const std::filesystem::
 
 std::vector<float> read_audio(const std::filesystem::path& path, int sample_rate, double offset, double duration) {
   SF_INFO info;
-  const File file = open(path, info);
+  const SoundFile file = open(path, info);
   return read_range(file, info, path, sample_rate, offset, duration);
 }
 
@@ -199,7 +164,7 @@ std::vector<float> read_audio(std::span<const std::byte> content, const std::fil
                               double offset, double duration) {
   SF_INFO info;
   FileImage memory{content};
-  const File file = open(memory, name, info);
+  const SoundFile file = open(memory, name, info);
   return read_range(file, info, name, sample_rate, offset, duration);
 }
 
@@ -246,7 +211,7 @@ void write_wav(const std::filesystem::path& path, std::span<const float> samples
   MemoryFile memory;
   SF_VIRTUAL_IO calls = MemoryFile::calls();
   {
-    const File file(sf_open_virtual(&calls, SFM_WRITE, &info, &memory));
+    const SoundFile file(sf_open_virtual(&calls, SFM_WRITE, &info, &memory));
     require(file != nullptr, "write_wav", path, " at ", sample_rate, " Hz: ", sf_strerror(nullptr));
     sf_command(file.get(), SFC_SET_CLIPPING, nullptr, SF_TRUE);
     const auto count = static_cast<sf_count_t>(samples.size());

@@ -1,13 +1,11 @@
 #include <chorus/core/error.h>
 #include <chorus/io/audio.h>
 #include <chorus/io/audio_stream.h>
-#include <sndfile.h>
+#include <chorus/io/sound_file.h>
 #include <soxr.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdlib>
 
 namespace chorus {
 namespace {
@@ -18,14 +16,9 @@ constexpr std::size_t block_samples = 4096;  // half a second of telephone sound
 class FileSource : public SoundSource {
  public:
   FileSource(const std::filesystem::path& path, double offset, double duration) : path_(path) {
-    require(std::filesystem::exists(path), "AudioStream", path, " does not exist");
-    require(!std::filesystem::is_directory(path), "AudioStream", path, " is a folder");
-    file_.reset(sf_open(path.c_str(), SFM_READ, &info_));
-    require(file_ != nullptr, "AudioStream", path, ": ", sf_strerror(nullptr));
-    require(info_.samplerate > 0 && info_.channels > 0, "AudioStream", path, ": ", info_.samplerate, " Hz and ", info_.channels,
-            " channels in its header");
+    file_ = open_sound_file("AudioStream", path, info_);
     sample_rate_ = info_.samplerate;
-    find_truncation();
+    if (const std::string cut = truncation(file_.get()); !cut.empty()) missing_ = path.string() + cut;
     require(info_.frames > 0, "AudioStream", path, " has no samples", missing_.empty() ? "" : ": " + missing_);
     const double seconds = static_cast<double>(info_.frames) / info_.samplerate;
     next_ = std::llround(offset * info_.samplerate);
@@ -71,29 +64,8 @@ class FileSource : public SoundSource {
   }
 
  private:
-  struct Close {
-    void operator()(SNDFILE* file) const { sf_close(file); }
-  };
-
-  /// libsndfile silently shortens a truncated WAV; only its log tells: "data : <promised> (should be <there>)".
-  /// Streams of unknown length promise 0 or nearly 2^31 or 2^32 bytes, which is no truncation.
-  void find_truncation() {
-    std::array<char, 16384> buffer{};
-    sf_command(file_.get(), SFC_GET_LOG_INFO, buffer.data(), static_cast<int>(buffer.size()) - 1);
-    const std::string log = buffer.data();
-    const std::size_t line = log.find("data : ");
-    if (line == log.npos) return;
-    const std::string entry = log.substr(line, log.find('\n', line) - line);
-    const std::size_t note = entry.find("(should be ");
-    if (note == entry.npos) return;
-    const long long promised = std::atoll(entry.c_str() + 7), there = std::atoll(entry.c_str() + note + 11);
-    if (promised <= there || promised >= 0x7FFFF000) return;
-    missing_ = path_.string() + " is truncated: " + std::to_string(there) + " bytes of sound where its header promises " +
-               std::to_string(promised);
-  }
-
   std::filesystem::path path_;
-  std::unique_ptr<SNDFILE, Close> file_;
+  SoundFile file_;
   SF_INFO info_{};
   sf_count_t next_ = 0, end_ = 0;
   std::vector<float> interleaved_;
