@@ -1,6 +1,7 @@
 #include <chorus/core/error.h>
 #include <chorus/core/text.h>
 #include <chorus/io/metrics.h>
+#include <chorus/io/unicode.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,18 +14,13 @@
 namespace chorus {
 namespace {
 
-/// Bytes that begin no valid sequence count as characters of their own.
+/// A number for every character, its bytes: edit distances compare them often.
 std::u32string characters_of(std::string_view text) {
   std::u32string out;
-  for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const int length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
-    char32_t point = length == 1 ? lead : lead & (0x7F >> length);
-    int k = 1;
-    while (k < length && i + k < text.size() && (text[i + k] & 0xC0) == 0x80)
-      point = (point << 6) | (static_cast<unsigned char>(text[i + k++]) & 0x3F);
-    out.push_back(point);
-    i += k;
+  for (const std::string_view character : split_characters(text)) {
+    char32_t number = 0;
+    for (const char byte : character) number = number << 8 | static_cast<unsigned char>(byte);
+    out.push_back(number);
   }
   return out;
 }

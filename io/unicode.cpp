@@ -50,6 +50,19 @@ std::string to_utf8(std::u32string_view text) {
   return out;
 }
 
+std::vector<std::string_view> split_characters(std::string_view text) {
+  std::vector<std::string_view> out;
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
+    std::size_t k = 1;
+    while (k < length && i + k < text.size() && (text[i + k] & 0xC0) == 0x80) ++k;
+    out.push_back(text.substr(i, k));
+    i += k;
+  }
+  return out;
+}
+
 std::string composed(std::string_view text) {
   utf8proc_uint8_t* out = nullptr;
   const auto size =

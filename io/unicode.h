@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace chorus {
 
@@ -12,6 +13,8 @@ std::size_t first_bad_utf8(std::string_view text);
 /// The code points of well-formed UTF-8; anything else is an error that names the byte.
 std::u32string code_points(std::string_view text);
 std::string to_utf8(std::u32string_view text);
+/// The characters of any bytes: what belongs to no sequence of UTF-8 is one of its own.
+std::vector<std::string_view> split_characters(std::string_view text);
 
 /// Normalisation form C: a letter and its accents become one code point where there is one. Well-formed UTF-8 only.
 std::string composed(std::string_view text);

@@ -1,6 +1,7 @@
 #include <chorus/apps/report/diff.h>
 #include <chorus/core/text.h>
 #include <chorus/io/metrics.h>
+#include <chorus/io/unicode.h>
 
 #include <algorithm>
 #include <functional>
@@ -55,7 +56,7 @@ void add(std::vector<Piece>& pieces, Edit edit, std::string_view text) {
 /// Two words that stand for each other.
 void add_pair(std::vector<Piece>& pieces, std::string_view reference, std::string_view transcript) {
   if (reference == transcript) return add(pieces, Edit::equal, reference);
-  const Strings a = characters(reference), b = characters(transcript);
+  const Strings a = split_characters(reference), b = split_characters(transcript);
   // Letters of words that have little in common would only look like confetti.
   if (2 * distance(a, b) > static_cast<int>(std::max(a.size(), b.size()))) {
     add(pieces, Edit::missing, reference);
@@ -95,19 +96,6 @@ std::vector<std::string_view> words(std::string_view text) {
   return out;
 }
 
-std::vector<std::string_view> characters(std::string_view text) {
-  Strings out;
-  for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
-    std::size_t k = 1;
-    while (k < length && i + k < text.size() && (text[i + k] & 0xC0) == 0x80) ++k;
-    out.push_back(text.substr(i, k));
-    i += k;
-  }
-  return out;
-}
-
 Errors count_errors(std::string_view reference, std::string_view transcript) {
   TextScore score;
   score.add(reference, transcript);
@@ -119,8 +107,8 @@ std::vector<Piece> difference(std::string_view reference, std::string_view trans
   // The table of a text of hours would fill the memory. Nobody would read it either.
   if (a.size() * b.size() > 4'000'000) return {{Edit::missing, std::string(reference)}, {Edit::added, std::string(transcript)}};
   std::vector<Strings> letters_a, letters_b;
-  for (const auto word : a) letters_a.push_back(characters(word));
-  for (const auto word : b) letters_b.push_back(characters(word));
+  for (const auto word : a) letters_a.push_back(split_characters(word));
+  for (const auto word : b) letters_b.push_back(split_characters(word));
   // As few wrong words as the error rate counts; among those ways the one with the fewest wrong letters.
   constexpr int word_cost = 1 << 12;
   const auto length = [](const Strings& letters) { return static_cast<int>(std::min<std::size_t>(letters.size(), 1000)); };

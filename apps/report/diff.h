@@ -20,9 +20,7 @@ struct Piece {
 /// reference, those that aren't `missing` the transcript, each with single spaces between its words.
 std::vector<Piece> difference(std::string_view reference, std::string_view transcript);
 
-/// Its words, and the characters of a text (UTF-8; bytes of no valid sequence are characters of their own).
 std::vector<std::string_view> words(std::string_view text);
-std::vector<std::string_view> characters(std::string_view text);
 
 /// Errors as TextScore counts them, of one recording.
 struct Errors {
