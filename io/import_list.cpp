@@ -1,6 +1,6 @@
 #include <chorus/core/error.h>
+#include <chorus/core/posix_file.h>
 #include <chorus/io/import_list.h>
-#include <chorus/io/posix_file.h>
 #include <chorus/io/unicode.h>
 
 #include <algorithm>

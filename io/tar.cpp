@@ -1,5 +1,5 @@
 #include <chorus/core/error.h>
-#include <chorus/io/posix_file.h>
+#include <chorus/core/posix_file.h>
 #include <chorus/io/tar.h>
 #include <chorus/io/tar_header.h>
 

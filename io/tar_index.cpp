@@ -1,5 +1,5 @@
+#include <chorus/core/posix_file.h>
 #include <chorus/io/digest.h>
-#include <chorus/io/posix_file.h>
 #include <chorus/io/tar.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 #include <chorus/core/error.h>
+#include <chorus/core/posix_file.h>
 #include <chorus/io/md5.h>
-#include <chorus/io/posix_file.h>
 #include <chorus/io/text_corpus.h>
 #include <utf8proc.h>
 #include <zlib.h>

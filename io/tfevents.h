@@ -1,7 +1,7 @@
 // Event files, which TensorBoard reads: TFRecord frames around protocol buffers. Four kinds of fields are all that is needed,
 // so they are encoded by hand.
 #pragma once
-#include <chorus/io/posix_file.h>
+#include <chorus/core/posix_file.h>
 
 #include <cstdint>
 #include <optional>

@@ -1,6 +1,6 @@
 #include <chorus/apps/report/read.h>
 #include <chorus/core/error.h>
-#include <chorus/io/posix_file.h>
+#include <chorus/core/posix_file.h>
 
 #include <chrono>
 #include <cmath>

@@ -1,7 +1,7 @@
 // Run folders and checkpoints that don't fit or are damaged.
 #include <chorus/apps/run_lock.h>
+#include <chorus/core/posix_file.h>
 #include <chorus/io/digest.h>
-#include <chorus/io/posix_file.h>
 
 #include <fstream>
 

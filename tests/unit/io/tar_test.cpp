@@ -1,4 +1,4 @@
-#include <chorus/io/posix_file.h>
+#include <chorus/core/posix_file.h>
 #include <chorus/io/tar.h>
 #include <chorus/io/tar_header.h>
 #include <gmock/gmock.h>
