@@ -1,5 +1,6 @@
 #include <chorus/apps/checkpoint_fit.h>
 #include <chorus/apps/init_from.h>
+#include <chorus/apps/run_data.h>
 #include <chorus/apps/run_lock.h>
 #include <chorus/apps/trainer.h>
 #include <chorus/apps/training_data.h>
@@ -84,7 +85,7 @@ class Trainer {
         threads_(config.trainer.threads > 0 ? config.trainer.threads : compute_threads()),
         context_(memory_options(config)),
         train_digest_(manifests_digest(config.data.inputs())),
-        usable_(read_usable(config.data.inputs(), config.data.skip_bad_lines, config.content(), hooks.message)),
+        usable_(training_entries(config, hooks.message)),
         entries_(std::move(usable_.entries)),
         inputs_(open_inputs(config, entries_)),
         frontend_(config.features, inputs_.statistics),
@@ -146,16 +147,10 @@ class Trainer {
       require(phase.token_corruption == 0 || inputs_.tokenizer.has("<mask>"), "train", key, "token_corruption is ",
               phase.token_corruption, ", but the tokenizer has no piece <mask> among its ", inputs_.tokenizer.size());
       if (i > 0) (void)PathPatterns(key + "keep", phase.keep, all);
-      (void)planner(phase, maker);
+      (void)make_planner(config_, phase, maker);
     }
   }
 
-  BatchPlanner planner(const PhaseConfig& phase, const SampleMaker& maker) const {
-    std::function<std::int64_t(std::int64_t)> frames;
-    if (config_.model.perception) frames = [this](std::int64_t n) { return frontend_.frames(n); };
-    return BatchPlanner(phase.batches.value_or(config_.batches), maker.utterances(), config_.trainer.seed,
-                        config_.features.sample_rate, frames, config_.data.mixing());
-  }
   std::filesystem::path checkpoints() const { return config_.trainer.output_dir / "checkpoints"; }
   void say(const std::string& text) const {
     if (hooks_.message) hooks_.message(text);
@@ -184,7 +179,7 @@ class Trainer {
                           .spec_augment = phase.spec_augment.value_or(config_.spec_augment),
                           .cache_bytes = static_cast<std::size_t>(config_.data.cache_gigabytes * 1e9)};
     phase_.maker = std::make_unique<SampleMaker>(entries_, frontend_, inputs_.tokenizer, options);
-    phase_.planner = std::make_unique<BatchPlanner>(planner(phase, *phase_.maker));
+    phase_.planner = std::make_unique<BatchPlanner>(make_planner(config_, phase, *phase_.maker));
     // Of the manifest and of every epoch of this phase; what fails on the way adds up over the run.
     DropCounts drops = usable_.drops;
     drops += phase_.planner->drops();
