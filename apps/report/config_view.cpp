@@ -16,7 +16,7 @@ std::string indexed(const std::string& path, const std::map<std::string, int>& a
   return best + '[' + std::to_string(arrays.at(best) - 1) + ']' + path.substr(best.size());
 }
 
-/// "/home/me/configs/demo.toml:7:1" is long to read in every line: "demo.toml:7".
+/// "configs/demo.toml:7:1" is long to read in every line: "demo.toml:7".
 std::string short_origin(const std::string& origin) {
   const std::size_t slash = origin.rfind('/'), colon = origin.rfind(':');
   const std::size_t begin = slash == origin.npos ? 0 : slash + 1;
