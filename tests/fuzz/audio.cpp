@@ -1,5 +1,5 @@
 // Sound files: libsndfile itself, which is not instrumented, and what we make of what it says.
-// Instrumented: io/audio.cpp core/posix_file.cpp
+// Instrumented: io/audio.cpp io/sound_file.cpp core/posix_file.cpp
 #include <chorus/io/audio.h>
 
 #include <cmath>

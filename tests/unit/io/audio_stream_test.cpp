@@ -4,6 +4,7 @@
 #include <chorus/io/audio_stream.h>
 #include <gmock/gmock.h>
 #include <sndfile.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -66,6 +67,13 @@ TEST(AudioStream, PartsChannelsAndFormats) {
   EXPECT_THAT(error_of([&] { AudioStream::open(flac, 8000, 2, 1); }), HasSubstr("reach beyond its 2.5 s"));
   EXPECT_THAT(error_of([&] { AudioStream::open(folder.path / "none.wav", 8000); }), HasSubstr("none.wav\" does not exist"));
   EXPECT_THAT(error_of([&] { AudioStream::open(folder.path, 8000); }), HasSubstr("is a folder"));
+  // What whole files refuse (audio_test) streams refuse too: a pipe's opening would wait for ever.
+  ASSERT_EQ(::mkfifo((folder.path / "pipe.wav").c_str(), 0600), 0);
+  EXPECT_THAT(error_of([&] { AudioStream::open(folder.path / "pipe.wav", 8000); }), HasSubstr("is no regular file"));
+  std::ofstream(folder.path / "empty.wav").flush();
+  EXPECT_THAT(error_of([&] { AudioStream::open(folder.path / "empty.wav", 8000); }), HasSubstr("is empty"));
+  const auto wide = write(folder.path / "wide.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 8000, 65, noise(65 * 10));
+  EXPECT_THAT(error_of([&] { AudioStream::open(wide, 8000); }), HasSubstr("65 channels in its header, expected 1 to 64"));
 }
 
 TEST(AudioStream, WhatEndsEarlyIsGivenAndSaysSo) {
