@@ -3,6 +3,10 @@
 set(CHORUS_INCLUDE ${PROJECT_BINARY_DIR}/include)
 file(MAKE_DIRECTORY ${CHORUS_INCLUDE}/chorus)
 
+function(chorus_compile_together target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${CHORUS_UNITY} UNITY_BUILD_BATCH_SIZE 10)
+endfunction()
+
 function(chorus_library folder)
   cmake_parse_arguments(ARG "" "" "DEPENDS;LINK;SOURCES;EXCLUDE" ${ARGN})
   file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${folder} ${CHORUS_INCLUDE}/chorus/${folder} SYMBOLIC)
@@ -18,8 +22,7 @@ function(chorus_library folder)
   add_library(Chorus::${folder} ALIAS chorus_${folder})
   set_target_properties(chorus_${folder} PROPERTIES EXPORT_NAME ${folder})
   target_compile_features(chorus_${folder} PUBLIC cxx_std_20)
-  set_target_properties(chorus_${folder} PROPERTIES UNITY_BUILD ${CHORUS_UNITY}
-    UNITY_BUILD_BATCH_SIZE 10)
+  chorus_compile_together(chorus_${folder})
   target_include_directories(chorus_${folder} PUBLIC
     $<BUILD_INTERFACE:${CHORUS_INCLUDE}> $<INSTALL_INTERFACE:include>)
   target_link_libraries(chorus_${folder} PRIVATE $<BUILD_INTERFACE:chorus_flags>)

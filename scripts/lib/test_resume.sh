@@ -7,12 +7,14 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 seed=${1:-$((RANDOM + 1))}
 RANDOM=$seed
 
-mkdir -p build data
-cmake --preset release >build/release.configure 2>&1 || { cat build/release.configure; exit 1; }
-ninja -C build/release -j "$(nproc)" --quiet chorus
+source scripts/lib/packages.sh
+source scripts/lib/build.sh
+source scripts/lib/corpora.sh
+
+configure release
+build release chorus
 chorus=build/release/apps/chorus
-zcat /usr/share/doc/asterisk-core-sounds-en/core-sounds-en.txt.gz >data/core-sounds-en.txt
-$chorus data asterisk --texts data/core-sounds-en.txt --sounds /usr/share/asterisk/sounds/en_US_f_Allison --out data/asterisk >/dev/null
+asterisk_corpus en data/asterisk >/dev/null
 
 work=build/resume
 rm -rf "$work"

@@ -27,7 +27,7 @@ void damage(const fs::path& file) {
   bytes.seekp(middle);
   bytes.put(byte);
 }
-Seen refused(std::initializer_list<std::string_view> parts, std::vector<std::string> overrides = {}) {
+Seen resume_refused(std::initializer_list<std::string_view> parts, std::vector<std::string> overrides = {}) {
   const std::string message = error_of([&] { train(tiny(std::move(overrides)), {}); });
   expect_parts(message, parts);
   EXPECT_TRUE(fs::exists("run/checkpoints/step-000004/manifest.json"));
@@ -56,14 +56,14 @@ void checkpoint_errors(ErrorTable& table) {
     write_run(s);
     damage("run/checkpoints/step-000002/rank-0000.h5");
     damage("run/checkpoints/step-000004/rank-0000.h5");
-    return refused({"none of the 2 checkpoints in run/checkpoints is intact"});
+    return resume_refused({"none of the 2 checkpoints in run/checkpoints is intact"});
   });
   table.add("the checkpoints are those of another model", [](Scene& s) {
     write_run(s);
     train_tiny({"trainer.output_dir=other", "model.llm.hidden_size=32", "model.llm.num_hidden_layers=0"});
     fs::remove_all("run/checkpoints");
     fs::copy("other/checkpoints", "run/checkpoints", fs::copy_options::recursive);
-    return refused({"step-000004 is of another model", "of another shape: model/", "(32) instead of (16)",
+    return resume_refused({"step-000004 is of another model", "of another shape: model/", "(32) instead of (16)",
                     "missing in it: model/llm/layers/0"});
   });
   table.add("a checkpoint of a later version", [](Scene& s) {
@@ -75,39 +75,39 @@ void checkpoint_errors(ErrorTable& table) {
     EXPECT_NE(rest.find(schema), rest.npos);
     rest.replace(rest.find(schema), schema.size(), "\"schema\": 99");
     std::ofstream(file, std::ios::binary) << "{\"digest\": \"" << digest(rest.data(), rest.size()) << "\",\n" << rest;
-    return refused({"has schema 99", "read it with the version that wrote it"});
+    return resume_refused({"has schema 99", "read it with the version that wrote it"});
   });
   table.add("another configuration for the same folder", [](Scene& s) {
     write_run(s);
-    return refused({"run holds a run with another configuration", "was: weight_decay", "now: weight_decay = 0.5"},
+    return resume_refused({"run holds a run with another configuration", "was: weight_decay", "now: weight_decay = 0.5"},
                    {"optimizer.weight_decay=0.5"});
   });
   table.add("the run's config.toml is gone", [](Scene& s) {
     write_run(s);
     fs::remove("run/config.toml");
-    return refused({"run has no config.toml"});
+    return resume_refused({"run has no config.toml"});
   });
   table.add("the run's tokenizer.model is gone", [](Scene& s) {
     write_run(s);
     fs::remove("run/tokenizer.model");
-    return refused({"run has lost its tokenizer.model"});
+    return resume_refused({"run has lost its tokenizer.model"});
   });
   table.add("the run's statistics.json is damaged", [](Scene& s) {
     write_run(s);
     fs::resize_file("run/statistics.json", 30);
-    return refused({"run/statistics.json is damaged"});
+    return resume_refused({"run/statistics.json is damaged"});
   });
   table.add("the run's statistics.json is that of other data", [](Scene& s) {
     write_run(s);
     std::string text = read_file("run/statistics.json");
     text.replace(text.find("\"mean\":[") + 8, 1, "7");
     s.write("run/statistics.json", text);
-    return refused({"run/statistics.json isn't the one that the checkpoints were trained with"});
+    return resume_refused({"run/statistics.json isn't the one that the checkpoints were trained with"});
   });
   table.add("another process trains in the folder", [](Scene& s) {
     write_run(s);
     const RunLock lock("run");
-    return refused({"another process is training in run"});
+    return resume_refused({"another process is training in run"});
   });
   table.add("a run's tokenizer replaced by another one, for transcription", [](Scene& s) {
     write_run(s);

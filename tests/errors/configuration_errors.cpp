@@ -9,7 +9,7 @@ namespace {
 constexpr const char* nothing = "nothing was started, made or changed; exit status 2";
 
 /// `chorus train` with a configuration that it must refuse, and the lines that it says.
-Seen refused(Scene& scene, const std::string& toml, const std::vector<std::string_view>& parts) {
+Seen toml_refused(Scene& scene, const std::string& toml, const std::vector<std::string_view>& parts) {
   const Ended ended = scene.chorus({"train", scene.write("my.toml", toml).string()});
   EXPECT_EQ(ended.status, 2) << ended.err;
   EXPECT_TRUE(ended.out.empty()) << ended.out;
@@ -26,7 +26,7 @@ void configuration_errors(ErrorTable& table) {
   table.section("Configuration", "Everything wrong is said at once, each with file, line and column.");
   const auto add = [&](const std::string& wrong, const std::string& more, std::initializer_list<std::string_view> parts) {
     const std::vector<std::string_view> wanted = parts;
-    table.add(wrong, [&](Scene& s) { return refused(s, std::string(base) + more, wanted); });
+    table.add(wrong, [&](Scene& s) { return toml_refused(s, std::string(base) + more, wanted); });
   };
   add("an unknown or misspelt key", "[trainer]\nsteeds = 7\n", {"my.toml:6:1: trainer.steeds: unknown key", "seed"});
   add("values of the wrong type and out of range",
@@ -60,7 +60,7 @@ void configuration_errors(ErrorTable& table) {
   add("evaluations without data for them", "[trainer]\nval_check_interval = 5\n",
       {"trainer: val_check_interval is 5, but data.validation is empty"});
   table.add("an unknown word in the prompt", [](Scene& s) {
-    return refused(s, "prompt = \"{bos}{sound}{answer}\"\n" + std::string(base),
+    return toml_refused(s, "prompt = \"{bos}{sound}{answer}\"\n" + std::string(base),
                    {"my.toml:1:10: prompt: '{bos}{sound}{answer}' has {sound}", "{audio}, {answer}, {bos} and {eos}"});
   });
 }

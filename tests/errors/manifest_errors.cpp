@@ -17,7 +17,7 @@ Seen bad_range(const Scene& scene, const std::string& more, std::initializer_lis
                       {"batches.concat_probability=0"});
 }
 /// A file that is no manifest ends training before anything is made but the run's folder.
-Seen refused(std::initializer_list<std::string_view> parts, std::vector<std::string> overrides = {}) {
+Seen manifest_refused(std::initializer_list<std::string_view> parts, std::vector<std::string> overrides = {}) {
   const std::string message = error_of([&] { train(tiny(std::move(overrides)), {}); });
   expect_parts(message, parts);
   EXPECT_FALSE(std::filesystem::exists("run/checkpoints"));
@@ -31,7 +31,7 @@ Seen no_file(const Scene& scene, std::initializer_list<std::string_view> parts) 
   expect_parts(ended.err, parts);
   return {ended.err, "nothing was started, made or changed; exit status 2"};
 }
-std::string configuration(const std::string& train) {
+std::string my_toml(const std::string& train) {
   return "[data]\ntrain = \"" + train + "\"\n[trainer]\noutput_dir = \"run\"\n[batches]\nglobal_batch_size = 4\n";
 }
 
@@ -70,35 +70,35 @@ void manifest_errors(ErrorTable& table) {
   });
   table.add("bad lines with `data.skip_bad_lines = false`: all at once", [](Scene& s) {
     write_corpus(s, "ab\n" + line("", "ab"));
-    return refused({"train.jsonl:5: no JSON", "train.jsonl:6: field 'audio_filepath' is empty"}, {"data.skip_bad_lines=false"});
+    return manifest_refused({"train.jsonl:5: no JSON", "train.jsonl:6: field 'audio_filepath' is empty"}, {"data.skip_bad_lines=false"});
   });
   table.add("no line that can be used", [](Scene& s) {
     s.write("train.jsonl", line("gone.wav", "ab") + "ab\n");
-    return refused(
+    return manifest_refused(
         {"train.jsonl has no entry that can be used: 1 with an unusable manifest line, 1 without a readable sound file"});
   });
   table.add("a line of megabytes", [](Scene& s) {
     s.write("train.jsonl", std::string(std::size_t{3} << 20, 'x'));
-    return refused({"train.jsonl has a line of more than 1048575 bytes"});
+    return manifest_refused({"train.jsonl has a line of more than 1048575 bytes"});
   });
   table.add("a compressed manifest", [](Scene& s) {
     s.write("train.jsonl", "\x1f\x8b\x08");
-    return refused({"train.jsonl is compressed by gzip"});
+    return manifest_refused({"train.jsonl is compressed by gzip"});
   });
   table.add("a manifest in UTF-16", [](Scene& s) {
     s.write("train.jsonl", "\xff\xfe{");
-    return refused({"train.jsonl is UTF-16"});
+    return manifest_refused({"train.jsonl is UTF-16"});
   });
   table.add("a manifest that doesn't exist", [](Scene& s) {
-    s.write("my.toml", configuration("gone.jsonl"));
+    s.write("my.toml", my_toml("gone.jsonl"));
     return no_file(s, {"my.toml:2:9: data.train = \"gone.jsonl\": there is no such file"});
   });
   table.add("a folder in place of a manifest", [](Scene& s) {
-    s.write("my.toml", configuration("."));
+    s.write("my.toml", my_toml("."));
     return no_file(s, {"my.toml:2:9: data.train = \".\": is a folder"});
   });
   table.add("a pipe in place of a manifest", [](Scene& s) {
-    s.write("my.toml", configuration("pipe.jsonl"));
+    s.write("my.toml", my_toml("pipe.jsonl"));
     EXPECT_EQ(mkfifo("pipe.jsonl", 0600), 0);
     return no_file(s, {"my.toml:2:9: data.train = \"pipe.jsonl\": is no regular file"});
   });

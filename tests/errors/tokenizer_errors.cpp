@@ -13,7 +13,7 @@ std::string without(std::string model, const std::string& piece, const std::stri
   return model;
 }
 
-Seen refused(std::vector<std::string> overrides, std::initializer_list<std::string_view> parts) {
+Seen tokenizer_refused(std::vector<std::string> overrides, std::initializer_list<std::string_view> parts) {
   const std::string message = error_of([&] { train(tiny(std::move(overrides)), {}); });
   expect_parts(message, parts);
   EXPECT_FALSE(std::filesystem::exists("run/checkpoints"));
@@ -27,21 +27,21 @@ void tokenizer_errors(ErrorTable& table) {
   table.add("a `tokenizer_model` that is none", [](Scene& s) {
     write_corpus(s);
     s.write("letters.model", "a b c d");
-    return refused({"tokenizer_model=letters.model"}, {"letters.model is no SentencePiece model (7 bytes)"});
+    return tokenizer_refused({"tokenizer_model=letters.model"}, {"letters.model is no SentencePiece model (7 bytes)"});
   });
   table.add("more pieces asked for than the texts give", [](Scene& s) {
     write_corpus(s);
-    return refused({"tokenizer.type=unigram", "tokenizer.vocab_size=5000"}, {"unigram with vocab_size 5000 on 4 texts"});
+    return tokenizer_refused({"tokenizer.type=unigram", "tokenizer.vocab_size=5000"}, {"unigram with vocab_size 5000 on 4 texts"});
   });
   table.add("a tokenizer without a piece that the prompt uses", [](Scene& s) {
     write_corpus(s);
     s.write("letters.model", without(letters(), "<s>", "<z>"));
-    return refused({"tokenizer_model=letters.model"}, {"has {bos}, but the tokenizer has no piece <s>"});
+    return tokenizer_refused({"tokenizer_model=letters.model"}, {"has {bos}, but the tokenizer has no piece <s>"});
   });
   table.add("a tokenizer without the piece that `token_corruption` uses", [](Scene& s) {
     write_corpus(s);
     s.write("letters.model", without(letters(), "<mask>", "<musk>"));
-    return refused({"tokenizer_model=letters.model"}, {"phases[1].token_corruption is 0.2", "no piece <mask>"});
+    return tokenizer_refused({"tokenizer_model=letters.model"}, {"phases[1].token_corruption is 0.2", "no piece <mask>"});
   });
   table.add("a run's tokenizer replaced by another one", [](Scene& s) {
     write_corpus(s);

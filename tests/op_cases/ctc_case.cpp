@@ -88,10 +88,10 @@ Labels labels_for(std::size_t sequence, std::int64_t frames, std::int64_t symbol
   return labels;
 }
 
-struct Packed {
+struct PackedLogits {
   Rows rows;
   Tensor labels, offsets;
-  Packed(Context& context, const std::vector<std::int64_t>& lengths, const std::vector<Labels>& each)
+  PackedLogits(Context& context, const std::vector<std::int64_t>& lengths, const std::vector<Labels>& each)
       : rows(rows_of(context, lengths)) {
     Labels all, ends{0};
     for (const auto& l : each) {
@@ -118,7 +118,7 @@ TEST(Ctc, Loss) {
          .op =
              [](Context& context, const Tensors& x) {
                const auto lengths = awkward_lengths(x[0].size(0));
-               const Packed packed(context, lengths, labels_for_all(lengths, x[0].size(1)));
+               const PackedLogits packed(context, lengths, labels_for_all(lengths, x[0].size(1)));
                return ctc_loss(x[0], packed.rows, packed.labels, packed.offsets, 0.5);
              },
          .reference =
@@ -156,7 +156,7 @@ TEST(Ctc, EqualsTheSumOverAllPaths) {
         Context context;
         const auto logits = values_for(frames * symbols, 3, 4);
         const Tensor x = Tensor::of(context, {frames, symbols}, logits);
-        const Packed packed(context, {frames}, {labels});
+        const PackedLogits packed(context, {frames}, {labels});
         const double want = by_all_paths(utterance(logits.data(), frames, symbols, labels), symbols);
         EXPECT_EQ(std::isinf(want), ctc_frames_needed(labels) > frames);
         expect_close("loss", {ctc_loss(x, packed.rows, packed.labels, packed.offsets, 1).item()},
@@ -172,7 +172,7 @@ std::pair<double, std::vector<double>> loss_and_gradient(const std::vector<doubl
   Tensor x = Tensor::of(context, {rows, symbols}, logits);
   const Tensor dx = Tensor::zeros(context, x.shape(), DType::f64);
   make_leaf(x, dx);
-  const Packed packed(context, lengths, labels);
+  const PackedLogits packed(context, lengths, labels);
   const Tensor y = ctc_loss(x, packed.rows, packed.labels, packed.offsets, 1);
   backward(y);
   return {y.item(), dx.to_doubles()};
@@ -247,7 +247,7 @@ TEST(Ctc, RefusesWhatItCannotAlign) {
   Context context;
   const Tensor x = Tensor::zeros(context, {4, 3}, DType::f32);
   const auto run = [&](const std::vector<std::int64_t>& lengths, const std::vector<Labels>& labels) {
-    const Packed packed(context, lengths, labels);
+    const PackedLogits packed(context, lengths, labels);
     return ctc_loss(x, packed.rows, packed.labels, packed.offsets, 1);
   };
   EXPECT_NO_THROW(run({4}, {{1, 0}}));

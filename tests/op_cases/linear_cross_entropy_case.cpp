@@ -70,10 +70,10 @@ TEST(LinearCrossEntropy, ManyWords) {
 }
 
 /// Loss and gradients in f64 of labels on 1,300 rows: two blocks.
-struct Result {
+struct Losses {
   std::vector<double> loss, dx, dweight;
 };
-Result run(const std::vector<std::int32_t>& labels, double cotangent = 1, DType dtype = DType::f64, bool deferred = false) {
+Losses run(const std::vector<std::int32_t>& labels, double cotangent = 1, DType dtype = DType::f64, bool deferred = false) {
   Context context;
   const std::int64_t rows = static_cast<std::int64_t>(labels.size());
   const auto tensor = [&](const Shape& shape, std::uint64_t stream) {
@@ -103,7 +103,7 @@ TEST(LinearCrossEntropy, BlocksOfRowsAddUp) {
        second = labels;
   std::copy(none.begin() + 700, none.end(), first.begin() + 700);
   std::copy(none.begin(), none.begin() + 700, second.begin());
-  const Result whole = run(labels), a = run(first), b = run(second);
+  const Losses whole = run(labels), a = run(first), b = run(second);
   const auto add = [](std::vector<double> u, const std::vector<double>& v) {
     for (std::size_t i = 0; i < u.size(); ++i) u[i] += v[i];
     return u;
@@ -115,9 +115,9 @@ TEST(LinearCrossEntropy, BlocksOfRowsAddUp) {
 
 TEST(LinearCrossEntropy, BlocksOfAllRowsAtOnce) {
   const auto labels = labels_of(1300, 19, false);
-  const Result whole = run(labels);
+  const Losses whole = run(labels);
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Result rounded = run(labels, 1, dtype);
+    const Losses rounded = run(labels, 1, dtype);
     const double eps = dtype == DType::f32 ? 0x1p-24 : 0x1p-8;
     expect_close("loss", rounded.loss, whole.loss, 4 * eps);
     expect_close("dx", rounded.dx, whole.dx, 8 * eps);
@@ -126,8 +126,8 @@ TEST(LinearCrossEntropy, BlocksOfAllRowsAtOnce) {
 }
 
 TEST(LinearCrossEntropy, NoLabelsGiveZeros) {
-  const Result none = run(std::vector<std::int32_t>(4, ignored_label)), empty = run({});
-  for (const Result& r : {none, empty}) {
+  const Losses none = run(std::vector<std::int32_t>(4, ignored_label)), empty = run({});
+  for (const Losses& r : {none, empty}) {
     EXPECT_EQ(r.loss, std::vector<double>{0});
     EXPECT_THAT(r.dx, ::testing::Each(0));
     EXPECT_THAT(r.dweight, ::testing::Each(0));
@@ -136,14 +136,14 @@ TEST(LinearCrossEntropy, NoLabelsGiveZeros) {
 
 TEST(LinearCrossEntropy, TheCotangentScales) {
   const auto labels = labels_of(50, 19, true);
-  const Result once = run(labels), thrice = run(labels, 3);
+  const Losses once = run(labels), thrice = run(labels, 3);
   for (std::size_t i = 0; i < once.dweight.size(); ++i) EXPECT_NEAR(thrice.dweight[i], 3 * once.dweight[i], 1e-13) << i;
   for (std::size_t i = 0; i < once.dx.size(); ++i) EXPECT_NEAR(thrice.dx[i], 3 * once.dx[i], 1e-13) << i;
 }
 
 TEST(LinearCrossEntropy, DeferralKeepsTheBits) {
   const auto labels = labels_of(50, 19, true);
-  const Result now = run(labels), later = run(labels, 1, DType::f64, true);
+  const Losses now = run(labels), later = run(labels, 1, DType::f64, true);
   EXPECT_EQ(now.dweight, later.dweight);
   EXPECT_EQ(now.dx, later.dx);
 }

@@ -6,9 +6,9 @@
 namespace chorus {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 DataConfig parse(const std::string& text) {
   return parse_config<RunConfig>(text + "\n[batches]\nglobal_batch_size = 4\n", "run.toml").value.data;

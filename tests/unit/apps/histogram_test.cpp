@@ -27,7 +27,7 @@ TEST(Findings, KindsStandTogetherAndAreCounted) {
   const std::vector<Finding> findings{
       {Severity::error, "bad", "m:1", "x"}, {Severity::warning, "odd", "m:2", "y"}, {Severity::error, "bad", "m:3", "z"}};
   EXPECT_EQ(findings_text(findings, 0), "\nerror: bad (2)\n  m:1: x\n  m:3: z\n\nwarning: odd (1)\n  m:2: y\n");
-  EXPECT_THAT(findings_text(findings, 1), testing::HasSubstr("  m:1: x\n  and 1 more"));
+  EXPECT_THAT(findings_text(findings, 1), ::testing::HasSubstr("  m:1: x\n  and 1 more"));
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ TEST(Asterisk, WhatIsSaidMustBeClear) {
   EXPECT_FALSE(is_unclear("appuyez sur # ou *", "fr"));
 }
 
-struct AsteriskFiles : testing::Test {
+struct AsteriskFiles : ::testing::Test {
   std::filesystem::path folder = std::filesystem::temp_directory_path() / ("chorus_asterisk_test." + std::to_string(getpid()));
   AsteriskFiles() { std::filesystem::create_directories(folder / "sounds/digits"); }
   ~AsteriskFiles() override { std::filesystem::remove_all(folder); }

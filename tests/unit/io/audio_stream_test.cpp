@@ -14,12 +14,6 @@ namespace chorus {
 namespace {
 using ::testing::HasSubstr;
 
-std::vector<float> noise(std::size_t n) {
-  std::vector<float> x(n);
-  fill_normal(random_key(5, "noise"), 0, std::span<float>(x), 0, 0.2);
-  return x;
-}
-
 std::filesystem::path write(const std::filesystem::path& path, int format, int rate, int channels,
                             const std::vector<float>& interleaved) {
   SF_INFO info{};

@@ -14,10 +14,10 @@
 namespace chorus {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
-struct AudioFiles : testing::Test {
+struct AudioFiles : ::testing::Test {
   std::filesystem::path folder = std::filesystem::temp_directory_path() / ("chorus_audio_test." + std::to_string(getpid()));
   AudioFiles() { std::filesystem::create_directories(folder); }
   ~AudioFiles() override { std::filesystem::remove_all(folder); }
@@ -54,7 +54,7 @@ TEST_F(AudioFiles, EveryFormatReadsBackWithin16Bits) {
 
 TEST_F(AudioFiles, ChannelsAreAveraged) {
   const auto file = write("st.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 8000, 2, {0.5f, 0.25f, -1, 0, 0.125f, 0.125f});
-  EXPECT_THAT(read_audio(file, 8000), testing::ElementsAre(0.375f, -0.5f, 0.125f));
+  EXPECT_THAT(read_audio(file, 8000), ::testing::ElementsAre(0.375f, -0.5f, 0.125f));
   const AudioInfo info = audio_info(file);
   EXPECT_EQ(info.frames, 3);
   EXPECT_EQ(info.channels, 2);
@@ -137,8 +137,8 @@ TEST(Audio, ResamplingKeepsASine) {
 TEST(Audio, SpeedInterpolatesLinearly) {
   const std::vector<float> x = {0, 1, 4, 9, 16, 25};
   EXPECT_EQ(change_speed(x, 1), x);
-  EXPECT_THAT(change_speed(x, 1.5), testing::ElementsAre(0, 2.5f, 9, 20.5f));
-  EXPECT_THAT(change_speed(x, 0.5), testing::ElementsAre(0, 0.5f, 1, 2.5f, 4, 6.5f, 9, 12.5f, 16, 20.5f, 25, 25));
+  EXPECT_THAT(change_speed(x, 1.5), ::testing::ElementsAre(0, 2.5f, 9, 20.5f));
+  EXPECT_THAT(change_speed(x, 0.5), ::testing::ElementsAre(0, 0.5f, 1, 2.5f, 4, 6.5f, 9, 12.5f, 16, 20.5f, 25, 25));
   EXPECT_THAT([&] { change_speed(x, 0); }, ThrowsMessage<Error>(HasSubstr("factor 0 must be positive")));
 }
 

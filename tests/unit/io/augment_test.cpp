@@ -84,7 +84,7 @@ TEST(SpecAugment, MasksReachTheBordersAndStayInside) {
         std::vector<float> odd(81);
         spec_augment(odd, mels, {}, 1, 2, 3);
       },
-      testing::ThrowsMessage<Error>(testing::HasSubstr("81 values are no rows of 80 mels")));
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("81 values are no rows of 80 mels")));
 }
 
 TEST(SpecAugment, DependsOnSeedEpochAndSampleOnly) {

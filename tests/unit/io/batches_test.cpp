@@ -12,8 +12,8 @@
 namespace chorus {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 std::vector<Utterance> corpus(int n) {
   std::vector<Utterance> out;

@@ -12,10 +12,10 @@
 namespace chorus {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
-struct CheckFiles : testing::Test {
+struct CheckFiles : ::testing::Test {
   TemporaryFolder folder;
   std::filesystem::path path(const std::string& name) const { return folder.path / name; }
 
@@ -60,7 +60,7 @@ TEST_F(CheckFiles, ACleanCorpusHasNoFindings) {
   const CheckReport report =
       check({manifest("m.jsonl", line("a.wav", "one two three", R"(, "lang": "en", "speaker": "s1", "id": "a")") +
                                      line("bb.wav", "grüezi мир", R"(, "lang": "de", "offset": 0.5, "duration": 1.5)"))});
-  EXPECT_THAT(shown(report), testing::IsEmpty());
+  EXPECT_THAT(shown(report), ::testing::IsEmpty());
   EXPECT_EQ(report.languages.at("en").entries, 1);
   EXPECT_EQ(report.languages.at("en").characters, 13);
   EXPECT_EQ(report.languages.at("en").speakers.size(), 1u);
@@ -128,9 +128,9 @@ TEST_F(CheckFiles, EveryProblemIsReportedAtOnce) {
                                "W speech rate @ m.jsonl:21: ",
                                "W repeated text @ m.jsonl:15: 2 entries have the text 'another rate'",
                                "W repeated sound @ m.jsonl:1"})
-    EXPECT_THAT(all, testing::Contains(testing::ContainsRegex(expected))) << expected;
+    EXPECT_THAT(all, ::testing::Contains(::testing::ContainsRegex(expected))) << expected;
   for (const std::string& text : all)
-    EXPECT_THAT(text, testing::Not(testing::ContainsRegex("\\[[a-z_]+\\.cpp:"))) << "no places in the source";
+    EXPECT_THAT(text, ::testing::Not(::testing::ContainsRegex("\\[[a-z_]+\\.cpp:"))) << "no places in the source";
 }
 
 TEST_F(CheckFiles, HeldOutTextAndSoundMustNotBeTrainedOn) {
@@ -138,15 +138,15 @@ TEST_F(CheckFiles, HeldOutTextAndSoundMustNotBeTrainedOn) {
   std::filesystem::copy(path("bb.wav"), path("copy.wav"));
   const auto train = manifest("t.jsonl", line("a.wav", "Press one, please.") + line("bb.wav", "alpha")),
              held = manifest("h.jsonl", line("ccc.wav", "press ONE please") + line("copy.wav", "beta"));
-  EXPECT_THAT(shown(check({train, held})), testing::Not(testing::Contains(HasSubstr("straddles")))) << "both are to train on";
+  EXPECT_THAT(shown(check({train, held})), ::testing::Not(::testing::Contains(HasSubstr("straddles")))) << "both are to train on";
   const auto found = shown(check({train}, {held}));
-  EXPECT_THAT(found, testing::Contains(AllOf(HasSubstr("E text straddles @ h.jsonl:1"), HasSubstr("t.jsonl:1"),
+  EXPECT_THAT(found, ::testing::Contains(AllOf(HasSubstr("E text straddles @ h.jsonl:1"), HasSubstr("t.jsonl:1"),
                                              HasSubstr("'press one please'"))));
-  EXPECT_THAT(found, testing::Contains(AllOf(HasSubstr("E sound straddles @ h.jsonl:2"), HasSubstr("t.jsonl:2"))));
-  EXPECT_THAT(shown(check({train}, {held}, false)), testing::Not(testing::Contains(HasSubstr("sound straddles"))))
+  EXPECT_THAT(found, ::testing::Contains(AllOf(HasSubstr("E sound straddles @ h.jsonl:2"), HasSubstr("t.jsonl:2"))));
+  EXPECT_THAT(shown(check({train}, {held}, false)), ::testing::Not(::testing::Contains(HasSubstr("sound straddles"))))
       << "headers don't tell";
   const auto other = manifest("o.jsonl", line("ccc.wav", "alpha", R"(, "lang": "es")"));
-  EXPECT_THAT(shown(check({train}, {other}, false)), testing::IsEmpty()) << "a word of another language";
+  EXPECT_THAT(shown(check({train}, {other}, false)), ::testing::IsEmpty()) << "a word of another language";
 }
 
 TEST_F(CheckFiles, ThreadsDoNotMatter) {

@@ -8,8 +8,8 @@
 namespace chorus {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 struct Data {
   FeatureConfig features;
@@ -71,7 +71,7 @@ TEST(DataConfig, TheSmallRecipeCanBeSaid) {
 TEST(DataConfig, ValuesOutOfRangeAndUnknownKeysAreNamed) {
   const auto parse = [](const char* text) { return parse_config<Data>(text, "bad.toml"); };
   EXPECT_THAT([&] { parse("[features]\nmel_scale = \"bark\""); },
-              ThrowsMessage<Error>(testing::AllOf(HasSubstr("bad.toml:2"), HasSubstr("htk"))));
+              ThrowsMessage<Error>(::testing::AllOf(HasSubstr("bad.toml:2"), HasSubstr("htk"))));
   EXPECT_THAT([&] { parse("[batches]\nconcat_probability = 1.5"); }, ThrowsMessage<Error>(HasSubstr("from 0 to 1")));
   EXPECT_THAT([&] { parse("[batches]\nspeed_factors = []"); }, ThrowsMessage<Error>(HasSubstr("not empty")));
   EXPECT_THAT([&] { parse("[spec_augment]\ntime_mask = 3"); }, ThrowsMessage<Error>(HasSubstr("time_masks")));

@@ -11,10 +11,10 @@
 namespace chorus {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
-std::vector<double> noise(std::size_t n, std::uint64_t seed) {
+std::vector<double> noise_f64(std::size_t n, std::uint64_t seed) {
   std::vector<double> x(n);
   RandomStream random(random_key(seed, "features_test"));
   for (double& v : x) v = 0.3 * random.normal();
@@ -89,7 +89,7 @@ TEST(PowerSpectrum, EqualsTheDirectTransformInEveryLane) {
   for (const int n : {4, 8, 32, 512}) {
     const PowerSpectrum spectrum(n);
     std::vector<PowerSpectrum::Lanes> x(n), power(spectrum.bins());
-    const std::vector<double> values = noise(8 * n, n);
+    const std::vector<double> values = noise_f64(8 * n, n);
     for (int i = 0; i < n; ++i)
       for (int lane = 0; lane < 8; ++lane) x[i][lane] = values[i * 8 + lane];
     spectrum(x, power);
@@ -119,7 +119,7 @@ TEST(Features, EqualTheDefinition) {
     const Frontend frontend(configs[c]);
     const std::vector<double> filters = mel_filters(configs[c]);
     for (const int n : {0, 1, 79, 80, 160, 200, 201, 1403, 2880}) {
-      const std::vector<double> x = noise(n, n);
+      const std::vector<double> x = noise_f64(n, n);
       const std::vector<double> got = frontend.log_mel<double>(x);
       ASSERT_EQ(static_cast<std::int64_t>(got.size()), frontend.frames(n) * configs[c].mels) << "config " << c << " n " << n;
       if (n > 0) expect_close(got, naive_log_mel(configs[c], x, filters), 1e-11);
@@ -141,7 +141,7 @@ TEST(Features, FrameCounts) {
 
 TEST(Features, FloatIsTheRoundedDouble) {
   const Frontend frontend(demo());
-  const std::vector<double> x = noise(4000, 3);
+  const std::vector<double> x = noise_f64(4000, 3);
   const std::vector<float> xf(x.begin(), x.end());
   const std::vector<double> exact = frontend.log_mel<double>(std::vector<double>(xf.begin(), xf.end()));
   const std::vector<float> got = frontend.log_mel<float>(xf);
@@ -173,7 +173,7 @@ TEST(Features, PerFeatureNormalisationHasMeanZeroAndUnbiasedDeviation) {
   FeatureConfig c;
   c.mels = 20;
   const Frontend frontend(c);
-  const std::vector<double> y = frontend.operator()<double>(noise(8000, 5)), raw = frontend.log_mel<double>(noise(8000, 5));
+  const std::vector<double> y = frontend.operator()<double>(noise_f64(8000, 5)), raw = frontend.log_mel<double>(noise_f64(8000, 5));
   for (int m = 0; m < c.mels; ++m) {
     double mean = 0, raw_mean = 0, square = 0;
     for (int t = 0; t < 50; ++t) mean += y[t * 20 + m] / 50, raw_mean += raw[t * 20 + m] / 50;
@@ -181,9 +181,9 @@ TEST(Features, PerFeatureNormalisationHasMeanZeroAndUnbiasedDeviation) {
     EXPECT_NEAR(mean, 0, 1e-10);
     EXPECT_NEAR(y[m] * (std::sqrt(square) + 1e-5), raw[m] - raw_mean, 1e-10);
   }
-  EXPECT_THAT([&] { frontend.operator()<double>(noise(160, 1)); },
+  EXPECT_THAT([&] { frontend.operator()<double>(noise_f64(160, 1)); },
               ThrowsMessage<Error>(HasSubstr("at least two valid frames")));
-  EXPECT_TRUE(frontend.operator()<double>(noise(159, 1)).empty());
+  EXPECT_TRUE(frontend.operator()<double>(noise_f64(159, 1)).empty());
 }
 
 TEST(Features, GlobalNormalisationByMeasuredStatistics) {
@@ -192,7 +192,7 @@ TEST(Features, GlobalNormalisationByMeasuredStatistics) {
   StatisticsSum sum(c.mels);
   std::vector<std::vector<float>> all;
   for (const int n : {900, 4000, 2500}) {
-    const std::vector<double> x = noise(n, n);
+    const std::vector<double> x = noise_f64(n, n);
     all.push_back(raw.log_mel<float>(std::vector<float>(x.begin(), x.end())));
     sum.add(all.back());
   }
@@ -221,7 +221,7 @@ TEST(Features, EveryBadKeyIsNamedAtOnce) {
   c.fmax = 9000;
   c.log_guard_value = 0;
   EXPECT_THAT([&] { Frontend f(c); },
-              ThrowsMessage<Error>(testing::AllOf(
+              ThrowsMessage<Error>(::testing::AllOf(
                   HasSubstr("n_fft 400 must be a power of two"), HasSubstr("mel_scale 'bark' is not slaney | htk"),
                   HasSubstr("fmax: 9000 Hz is above 8000 Hz"), HasSubstr("log_guard_value 0"))));
 }

@@ -1,12 +1,15 @@
-// What tests of files share: a folder of their own, tensors of every bit pattern, and the text of an error.
+// What tests of files share: a folder of their own, tensors of every bit pattern, noise, and the text of an error.
 #pragma once
+#include <chorus/core/rng.h>
 #include <chorus/tensor/tensor.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace chorus {
 
@@ -41,6 +44,13 @@ inline void expect_same_bytes(const Tensor& a, const Tensor& b, const std::strin
   for (std::size_t i = 0; i < a.bytes(); ++i) {
     ASSERT_EQ(x[i], y[i]) << what << ": byte " << i << " of " << a.bytes();
   }
+}
+
+/// Samples of noise, sigma 0.2.
+inline std::vector<float> noise(std::size_t n) {
+  std::vector<float> x(n);
+  fill_normal(random_key(5, "noise"), 0, std::span<float>(x), 0, 0.2);
+  return x;
 }
 
 /// What `f` throws, or "no error".

@@ -12,12 +12,12 @@
 namespace chorus {
 namespace {
 
-using testing::AllOf;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-struct ImportFiles : testing::Test {
+struct ImportFiles : ::testing::Test {
   TemporaryFolder folder;
   std::filesystem::path path(const std::string& name) const { return folder.path / name; }
   void wav(const std::string& name, double seconds = 1) const {
@@ -83,7 +83,7 @@ TEST_F(ImportFiles, KaldiFolders) {
   EXPECT_EQ(corpus.entries[0].duration, 0.75);
   EXPECT_EQ(corpus.entries[1].duration, 1) << "-1: to the end";
   EXPECT_THAT(left_out(corpus),
-              testing::UnorderedElementsAre(HasSubstr("no segment @ text:5"), HasSubstr("unreadable sound @ text:3"),
+              ::testing::UnorderedElementsAre(HasSubstr("no segment @ text:5"), HasSubstr("unreadable sound @ text:3"),
                                             HasSubstr("no text @ text:4"),
                                             AllOf(HasSubstr("beyond the end @ text:6"), HasSubstr("2.5 to 3.5 s of 3 s")),
                                             AllOf(HasSubstr("no text @ segments"), HasSubstr("u7"))));
@@ -112,14 +112,14 @@ TEST_F(ImportFiles, TarShardsByWebDatasetsConvention) {
   const std::vector<std::filesystem::path> tars{path("audio_3.tar")};
   Imported corpus = import_tars(tars);
   finish_import(corpus);
-  EXPECT_THAT(texts(corpus), testing::UnorderedElementsAre("x/a|first text||", "B|second|fr|s"));
-  EXPECT_THAT(left_out(corpus), testing::UnorderedElementsAre(AllOf(HasSubstr("no text"), HasSubstr(":c")),
+  EXPECT_THAT(texts(corpus), ::testing::UnorderedElementsAre("x/a|first text||", "B|second|fr|s"));
+  EXPECT_THAT(left_out(corpus), ::testing::UnorderedElementsAre(AllOf(HasSubstr("no text"), HasSubstr(":c")),
                                                               AllOf(HasSubstr("2 sound files"), HasSubstr(":d")),
                                                               AllOf(HasSubstr("unreadable text"), HasSubstr("e.json")),
                                                               AllOf(HasSubstr("disagree"), HasSubstr("f.txt"))));
   write_manifest(path("m.jsonl"), corpus.entries);
   std::vector<ManifestEntry> back = read_manifest(path("m.jsonl"));
-  EXPECT_THAT(locate_members(back), testing::IsEmpty());
+  EXPECT_THAT(locate_members(back), ::testing::IsEmpty());
   ASSERT_EQ(back.size(), 2u);
   for (const ManifestEntry& e : back) {
     EXPECT_EQ(e.shard, 3);

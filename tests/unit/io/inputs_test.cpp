@@ -13,8 +13,8 @@
 namespace chorus {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(Braces, Expand) {
   const auto expand = [](const std::string& pattern) {
@@ -36,7 +36,7 @@ TEST(Braces, Expand) {
 }
 
 /// Twenty-four recordings in two languages: as files with one manifest a language, and as three tar shards with one manifest.
-struct Inputs : testing::Test {
+struct Inputs : ::testing::Test {
   static constexpr int count = 24;
   TemporaryFolder folder;
   std::vector<std::string> told;
@@ -140,7 +140,7 @@ TEST_F(Inputs, ShardsGiveTheSameBatchesAsFiles) {
   EXPECT_EQ(streamed, read_audio(path("r4.wav"), 16000));
   EXPECT_EQ(audio_name(pairs[8]), path("audio_1.tar").string() + ":r1.wav");
   EXPECT_EQ(audio_info(pairs[8]).frames, audio_info(path("r1.wav")).frames);
-  EXPECT_THAT(told, testing::IsEmpty());
+  EXPECT_THAT(told, ::testing::IsEmpty());
 }
 
 TEST_F(Inputs, ManifestsAndShardsMustFit) {
@@ -162,8 +162,8 @@ TEST_F(Inputs, MissingAndDamagedShardsCostTheirSamplesAndAreNamed) {
   const auto entries = tarred();
   ASSERT_EQ(entries.size(), 24u) << "what an epoch holds doesn't depend on the disk";
   ASSERT_EQ(told.size(), 2u);
-  EXPECT_THAT(told[0], testing::AllOf(HasSubstr("audio_1.tar"), HasSubstr("8 of its 8 recordings can't be read")));
-  EXPECT_THAT(told[1], testing::AllOf(HasSubstr("audio_2.tar: the file ends inside r"), HasSubstr("of its 8 recordings")));
+  EXPECT_THAT(told[0], ::testing::AllOf(HasSubstr("audio_1.tar"), HasSubstr("8 of its 8 recordings can't be read")));
+  EXPECT_THAT(told[1], ::testing::AllOf(HasSubstr("audio_2.tar: the file ends inside r"), HasSubstr("of its 8 recordings")));
   const auto rest = batches(entries);
   ASSERT_EQ(rest.size(), whole.size());
   std::int64_t failed = 0, kept = 0, all = 0;
@@ -179,7 +179,7 @@ TEST_F(Inputs, MissingAndDamagedShardsCostTheirSamplesAndAreNamed) {
   }
   EXPECT_EQ(kept + failed, all);
   EXPECT_GT(failed, 0);
-  EXPECT_THAT(failures, testing::AllOf(HasSubstr("audio_1.tar"), HasSubstr("does not exist"), HasSubstr("audio_2.tar"),
+  EXPECT_THAT(failures, ::testing::AllOf(HasSubstr("audio_1.tar"), HasSubstr("does not exist"), HasSubstr("audio_2.tar"),
                                        HasSubstr("has no member")));
 }
 

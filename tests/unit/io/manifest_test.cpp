@@ -10,10 +10,10 @@
 namespace chorus {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
-struct Manifest : testing::Test {
+struct Manifest : ::testing::Test {
   std::filesystem::path folder = std::filesystem::temp_directory_path() / ("chorus_manifest_test." + std::to_string(getpid()));
   Manifest() { std::filesystem::create_directories(folder); }
   ~Manifest() override { std::filesystem::remove_all(folder); }
@@ -78,7 +78,7 @@ TEST_F(Manifest, EveryBadLineIsToldAndTheOthersAreRead) {
   EXPECT_THAT(told[1], HasSubstr("m.jsonl:4: field 'audio_filepath' is missing; the line has path, text"));
   EXPECT_THAT(told[2], HasSubstr("m.jsonl:5: byte 38 of the line, 255, belongs to no character of UTF-8"));
   EXPECT_THAT([&] { read_manifest(file); },
-              ThrowsMessage<Error>(testing::AllOf(HasSubstr("m.jsonl:2"), HasSubstr("m.jsonl:4"), HasSubstr("m.jsonl:5"))));
+              ThrowsMessage<Error>(::testing::AllOf(HasSubstr("m.jsonl:2"), HasSubstr("m.jsonl:4"), HasSubstr("m.jsonl:5"))));
 }
 
 TEST_F(Manifest, MessagesStayShort) {

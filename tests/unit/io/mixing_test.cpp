@@ -14,8 +14,8 @@
 namespace chorus {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 /// Sources of the given sizes with entries 0, 1, 2 ... in all.
 std::vector<std::vector<std::int64_t>> sources(std::initializer_list<int> sizes) {

@@ -57,12 +57,7 @@ std::string wav_bytes(const std::filesystem::path& file, int format, int channel
   sf_close(out);
   return bytes_of(file);
 }
-std::vector<float> noise(std::size_t n) {
-  std::vector<float> x(n);
-  fill_normal(random_key(6, "noise"), 0, std::span<float>(x), 0, 0.2);
-  return x;
-}
-std::vector<float> drain(AudioStream& stream) {
+std::vector<float> drained(AudioStream& stream) {
   std::vector<float> out;
   while (stream.read(out, 1000) > 0) {
   }
@@ -77,7 +72,7 @@ TEST(PipeSound, EveryWavEncodingReadsAsFromAFile) {
       const auto file = folder.path / "a.wav";
       const Pipe pipe(wav_bytes(file, container | subtype, 3, noise(9000)));
       AudioStream stream(wav_from_pipe(pipe.in(), "pipe"), 16000);
-      EXPECT_EQ(drain(stream), read_audio(file, 16000)) << std::hex << (container | subtype);
+      EXPECT_EQ(drained(stream), read_audio(file, 16000)) << std::hex << (container | subtype);
       EXPECT_EQ(stream.broken(), "");
     }
 }
@@ -92,7 +87,7 @@ TEST(PipeSound, UnknownLengthsReachToTheEnd) {
     put32(bytes, 40, length);
     const Pipe pipe(bytes);
     AudioStream stream(wav_from_pipe(pipe.in(), "pipe"), 8000);
-    EXPECT_EQ(drain(stream), expected) << length;
+    EXPECT_EQ(drained(stream), expected) << length;
     EXPECT_EQ(stream.broken(), "");
   }
 }
@@ -104,7 +99,7 @@ TEST(PipeSound, ChunksBeforeAndAfterTheSamplesAreNoSound) {
   bytes += std::string("LIST\x04\0\0\0abcd", 12);
   const Pipe pipe(bytes);
   AudioStream stream(wav_from_pipe(pipe.in(), "pipe"), 8000);
-  EXPECT_EQ(drain(stream), read_audio(folder.path / "a.wav", 8000));
+  EXPECT_EQ(drained(stream), read_audio(folder.path / "a.wav", 8000));
   EXPECT_EQ(stream.broken(), "");
 }
 
@@ -114,20 +109,20 @@ TEST(PipeSound, WhatWasHeardBeforeABrokenEndIsGiven) {
   {
     const Pipe pipe(bytes.substr(0, 44 + 3000));
     AudioStream stream(wav_from_pipe(pipe.in(), "pipe"), 8000);
-    EXPECT_EQ(drain(stream).size(), 1500u);
+    EXPECT_EQ(drained(stream).size(), 1500u);
     EXPECT_THAT(stream.broken(), HasSubstr("pipe ended after 3000 bytes of sound; its header promises 10000"));
   }
   put32(bytes, 40, 0);
   {
     const Pipe pipe(bytes.substr(0, 44 + 3001));
     AudioStream stream(wav_from_pipe(pipe.in(), "pipe"), 8000);
-    EXPECT_EQ(drain(stream).size(), 1500u);
+    EXPECT_EQ(drained(stream).size(), 1500u);
     EXPECT_THAT(stream.broken(), HasSubstr("ended within a sample: 3001 bytes are no multiple of 2"));
   }
   {
     const Pipe pipe(bytes.substr(0, 44));
     AudioStream stream(wav_from_pipe(pipe.in(), "pipe"), 8000);
-    EXPECT_EQ(drain(stream).size(), 0u);
+    EXPECT_EQ(drained(stream).size(), 0u);
     EXPECT_THAT(stream.broken(), HasSubstr("has no samples"));
   }
 }
@@ -138,12 +133,12 @@ TEST(PipeSound, RawSamplesNeedADescription) {
   {
     const Pipe pipe(bytes);
     AudioStream stream(raw_from_pipe(pipe.in(), "pipe", {"f32le", 8000, 1}), 8000);
-    EXPECT_EQ(drain(stream), x);
+    EXPECT_EQ(drained(stream), x);
   }
   {
     const Pipe pipe(bytes);
     AudioStream stream(raw_from_pipe(pipe.in(), "pipe", {"s16le", 8000, 2}), 8000);
-    EXPECT_EQ(drain(stream).size(), 600u) << "two channels of two bytes";
+    EXPECT_EQ(drained(stream).size(), 600u) << "two channels of two bytes";
   }
   EXPECT_THAT(error_of([] { raw_from_pipe(0, "pipe", {"s16le", 0, 1}); }), HasSubstr("a sample rate of 0 Hz"));
   EXPECT_THAT(error_of([] { raw_from_pipe(0, "pipe", {"u8", 8000, 1}); }), HasSubstr("encoding 'u8'"));

@@ -12,9 +12,9 @@
 namespace chorus {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-struct TarFiles : testing::Test {
+struct TarFiles : ::testing::Test {
   TemporaryFolder folder;
   const std::string long_name = std::string(120, 'd') + '/' + std::string(130, 'n') + ".wav";
 
@@ -96,7 +96,7 @@ TEST_F(TarFiles, WhatCannotBeReadAtRandomIsRefusedByName) {
   for (const auto& [flag, name] : {std::pair{"-z", "gzip"}, std::pair{"-j", "bzip2"}, std::pair{"-J", "xz"}}) {
     const auto tar = pack(flag, "packed.tar");
     EXPECT_THAT(error_of([&] { scan_tar(tar); }),
-                testing::AllOf(HasSubstr("packed.tar"), HasSubstr(std::string("compressed with ") + name)));
+                ::testing::AllOf(HasSubstr("packed.tar"), HasSubstr(std::string("compressed with ") + name)));
   }
   EXPECT_THAT(error_of([&] { scan_tar(path("none.tar")); }), HasSubstr("none.tar"));
   EXPECT_THAT(error_of([&] { scan_tar(archive("RIFF")); }), HasSubstr("it has 4 bytes"));

@@ -12,11 +12,11 @@
 namespace chorus {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
-struct TextCorpusTest : testing::Test {
+struct TextCorpusTest : ::testing::Test {
   std::filesystem::path folder = std::filesystem::temp_directory_path() / ("chorus_text_corpus." + std::to_string(getpid()));
   TextCorpusTest() { std::filesystem::create_directories(folder); }
   ~TextCorpusTest() override { std::filesystem::remove_all(folder); }
@@ -101,7 +101,7 @@ TEST_F(TextCorpusTest, BadFilesAreNamed) {
   for (const std::string bad : {"\xFF", "\xC3", "\xC0\xAF", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\xE2\x82"})
     EXPECT_THAT([&] { read_text(write("bad.txt", "good\n\xE2\x82\xAC " + bad + "z")); },
                 ThrowsMessage<Error>(HasSubstr("bad.txt is no UTF-8 at byte 9, line 2")))
-        << testing::PrintToString(bad);
+        << ::testing::PrintToString(bad);
   const auto file = write("one.txt", "A single document.");
   EXPECT_THAT([&] { write_text_manifests(std::span(&file, 1), {}, folder / "out"); },
               ThrowsMessage<Error>(HasSubstr("both are needed")));

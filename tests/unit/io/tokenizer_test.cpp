@@ -10,8 +10,8 @@
 namespace chorus {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 std::vector<std::string> texts() {
   std::vector<std::string> out;
@@ -57,7 +57,7 @@ TEST(Tokenizer, SpecialPiecesHaveFixedIdsAndNoTextSpellsThem) {
     EXPECT_EQ(t.pad(), 3);
     EXPECT_EQ(t.audio(), 4);
     EXPECT_EQ(t.mask(), 5);
-    EXPECT_THAT(t.encode("<|audio|></s><mask>"), testing::Not(testing::Contains(testing::AnyOf(1, 2, 3, 4, 5))));
+    EXPECT_THAT(t.encode("<|audio|></s><mask>"), ::testing::Not(::testing::Contains(::testing::AnyOf(1, 2, 3, 4, 5))));
     std::vector<int> ids = t.encode("press one");
     ids.insert(ids.begin(), {t.bos(), t.audio()});
     ids.push_back(t.eos());

@@ -15,7 +15,7 @@ TEST(Unicode, BrokenUtf8IsFound) {
   EXPECT_EQ(first_bad_utf8("\xc0\xaf"), 0u) << "overlong";
   EXPECT_EQ(first_bad_utf8("\xed\xa0\x80"), 0u) << "a surrogate";
   EXPECT_THAT([] { code_points("ab\xff"); },
-              testing::ThrowsMessage<Error>(testing::HasSubstr("byte 2 (255) of 3 is not UTF-8")));
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("byte 2 (255) of 3 is not UTF-8")));
 }
 
 TEST(Unicode, CodePointsAndBack) {

@@ -18,11 +18,11 @@ class SalmLearning : public ::testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(Forms, SalmLearning, ::testing::Values("nemo", "small"),
                          [](const auto& info) { return std::string(info.param); });
 
-struct Built {
+struct Learner {
   Context context;
   Salm model;
   ParamStore store;
-  Built(const SalmConfig& config, DType dtype) : model(config, vocabulary + 1) {
+  Learner(const SalmConfig& config, DType dtype) : model(config, vocabulary + 1) {
     store = materialize(model, context, {.dtype = dtype, .seed = 5, .freeze = {}});
   }
 };
@@ -61,7 +61,7 @@ TEST_P(SalmLearning, SinglePrecisionAndBf16FollowDouble) {
   const auto samples = some_samples();
   const auto run = [&](DType dtype) {
     const SalmConfig config = plain_config(GetParam(), false);
-    Built built(config, dtype);
+    Learner built(config, dtype);
     built.store.start_step();
     const SalmLoss loss = built.model.loss(batch_of(built.context, samples, 10, dtype),
                                            plain_options(samples, config.encoder.subsampling_factor), {.training = true});
@@ -93,7 +93,7 @@ TEST_P(SalmLearning, SinglePrecisionAndBf16FollowDouble) {
 }
 
 /// Loss of the fixture's five samples after each of `steps` steps.
-std::vector<double> train(Built& built, const OptimizerConfig& optimizer_config, double lr, int steps) {
+std::vector<double> train(Learner& built, const OptimizerConfig& optimizer_config, double lr, int steps) {
   const auto samples = some_samples();
   auto options = plain_options(samples, built.model.config.encoder.subsampling_factor);
   options.label_smoothing = 0;  // so that the loss can come near zero
@@ -121,7 +121,7 @@ std::vector<double> train(Built& built, const OptimizerConfig& optimizer_config,
 /// After learning, greedy decoding says the texts.
 TEST_P(SalmLearning, AdamWLearnsFiveSamplesByHeart) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    Built built(plain_config(GetParam(), true), dtype);
+    Learner built(plain_config(GetParam(), true), dtype);
     const auto losses = train(built, {.name = "adamw", .weight_decay = 0}, 1e-2, 60);
     EXPECT_LT(losses.back(), 0.01 * losses.front()) << dtype << " from " << losses.front() << " to " << losses.back();
     const auto samples = some_samples();
@@ -137,7 +137,7 @@ TEST_P(SalmLearning, AdamWLearnsFiveSamplesByHeart) {
 }
 
 TEST_P(SalmLearning, SgdLowersTheLoss) {
-  Built built(plain_config(GetParam(), true), DType::f32);
+  Learner built(plain_config(GetParam(), true), DType::f32);
   const auto losses = train(built, {.name = "sgd", .weight_decay = 0, .momentum = 0.9}, 5e-2, 60);
   EXPECT_LT(losses.back(), 0.05 * losses.front()) << "from " << losses.front() << " to " << losses.back();
 }

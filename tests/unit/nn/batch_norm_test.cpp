@@ -46,11 +46,11 @@ std::vector<double> normalised(const std::vector<double>& x, const Statistics& s
   return y;
 }
 
-struct Built {
+struct Normalised {
   Context context;
   BatchNorm norm;
   ParamStore store;
-  explicit Built(BatchNorm::Mode mode, const FreezeRules& freeze = {}) : norm(features, mode, eps) {
+  explicit Normalised(BatchNorm::Mode mode, const FreezeRules& freeze = {}) : norm(features, mode, eps) {
     store = materialize(norm, context, {.dtype = DType::f64, .seed = 1, .freeze = freeze});
     for (std::int64_t c = 0; c < features; ++c) {
       norm.weight.value.as<double>()[c] = 0.5 + 0.25 * static_cast<double>(c);
@@ -64,7 +64,7 @@ struct Built {
 };
 
 TEST(BatchNormStep, UsesTheLastStepAsConstantsAndMovesTheRunningStatistics) {
-  Built built(BatchNorm::Mode::step);
+  Normalised built(BatchNorm::Mode::step);
   Statistics last{std::vector<double>(features, 0), std::vector<double>(features, 1)}, running = last;
   for (std::uint64_t step = 0; step < 4; ++step) {
     const auto x = rows_of(step, 0, 40);
@@ -90,7 +90,7 @@ TEST(BatchNormStep, UsesTheLastStepAsConstantsAndMovesTheRunningStatistics) {
 }
 
 TEST(BatchNormStep, EvaluationAndStepsWithoutRowsLeaveStatisticsAlone) {
-  Built built(BatchNorm::Mode::step);
+  Normalised built(BatchNorm::Mode::step);
   built.run(rows_of(0, 0, 30), train);
   commit_statistics(built.norm);
   const auto mean = built.norm.mean.value.to_doubles(), variance = built.norm.step_variance.value.to_doubles();
@@ -110,7 +110,7 @@ TEST(BatchNormStep, RegroupingAStepLeavesStatisticsAndGradients) {
   };
   using Groups = std::vector<std::vector<std::size_t>>;
   const auto run = [&](const Groups& groups) {
-    Built built(BatchNorm::Mode::step);
+    Normalised built(BatchNorm::Mode::step);
     Result result;
     for (int step = 0; step < 2; ++step) {  // the second step uses what the first one summed
       built.store.start_step();
@@ -143,7 +143,7 @@ TEST(BatchNormStep, RegroupingAStepLeavesStatisticsAndGradients) {
 
 /// A plan sums over ranks: here the other rank's sums are added by hand.
 TEST(BatchNormStep, SumsOverRanksThroughItsSlot) {
-  Built here(BatchNorm::Mode::step), there(BatchNorm::Mode::step);
+  Normalised here(BatchNorm::Mode::step), there(BatchNorm::Mode::step);
   auto x = rows_of(0, 0, 20);
   const auto y = rows_of(0, 1, 7);
   here.run(x, train);
@@ -167,7 +167,7 @@ TEST(BatchNormStep, SumsOverRanksThroughItsSlot) {
 
 /// dy/dx of a norm with constant statistics is weight / sqrt(variance + eps), row by row.
 TEST(BatchNormStep, StatisticsHaveNoGradient) {
-  Built built(BatchNorm::Mode::step);
+  Normalised built(BatchNorm::Mode::step);
   built.run(rows_of(0, 0, 50), train);
   commit_statistics(built.norm);
   const auto x = rows_of(1, 0, 9);
@@ -182,7 +182,7 @@ TEST(BatchNormStep, StatisticsHaveNoGradient) {
 }
 
 TEST(BatchNormStep, FrozenParametersMeanEvaluationMode) {
-  Built built(BatchNorm::Mode::step, {{"weight", "bias"}, {}});
+  Normalised built(BatchNorm::Mode::step, {{"weight", "bias"}, {}});
   for (std::int64_t c = 0; c < features; ++c) {
     built.norm.mean.value.as<double>()[c] = 0.3 * static_cast<double>(c);
     built.norm.variance.value.as<double>()[c] = 2 + static_cast<double>(c);
@@ -196,7 +196,7 @@ TEST(BatchNormStep, FrozenParametersMeanEvaluationMode) {
 }
 
 TEST(BatchNormFrozen, UsesRunningStatisticsInTrainingToo) {
-  Built built(BatchNorm::Mode::frozen);
+  Normalised built(BatchNorm::Mode::frozen);
   for (std::int64_t c = 0; c < features; ++c) built.norm.mean.value.as<double>()[c] = 0.3 * static_cast<double>(c);
   const Statistics running{built.norm.mean.value.to_doubles(), std::vector<double>(features, 1)};
   const auto x = rows_of(0, 0, 30);

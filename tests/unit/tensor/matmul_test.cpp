@@ -102,9 +102,9 @@ void check(Context& context, const Case& c, bool views) {
   }
 }
 
-class EveryType : public testing::TestWithParam<std::pair<DType, DType>> {};
+class EveryType : public ::testing::TestWithParam<std::pair<DType, DType>> {};
 INSTANTIATE_TEST_SUITE_P(Types, EveryType,
-                         testing::Values(std::pair{DType::f32, DType::f32}, std::pair{DType::bf16, DType::bf16},
+                         ::testing::Values(std::pair{DType::f32, DType::f32}, std::pair{DType::bf16, DType::bf16},
                                          std::pair{DType::bf16, DType::f32}, std::pair{DType::f64, DType::f64}),
                          [](const auto& info) {
                            return std::string(name(info.param.first)) + "_" + std::string(name(info.param.second));

@@ -11,8 +11,8 @@
 namespace chorus {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 FeatureConfig feature_config(double dither, const std::string& normalize = "per_feature") {
   FeatureConfig c;
@@ -25,7 +25,7 @@ FeatureConfig feature_config(double dither, const std::string& normalize = "per_
 }
 
 /// Thirty noisy recordings of 0.1 to 0.9 s.
-struct LoaderFiles : testing::Test {
+struct LoaderFiles : ::testing::Test {
   static constexpr int count = 30;
   std::filesystem::path folder = std::filesystem::temp_directory_path() / ("chorus_loader_test." + std::to_string(getpid()));
   std::vector<ManifestEntry> entries;
@@ -200,11 +200,11 @@ TEST_F(LoaderFiles, BadSoundIsDroppedAndCountedOrAnErrorThatNamesIt) {
   EXPECT_EQ(samples + failed, planned);
   EXPECT_GE(failed, 1);
   EXPECT_LE(failed, 2) << "both may be parts of one sample";
-  EXPECT_THAT(failures, testing::AnyOf(HasSubstr("4.wav\" does not exist"), HasSubstr("9.wav\" is truncated")));
+  EXPECT_THAT(failures, ::testing::AnyOf(HasSubstr("4.wav\" does not exist"), HasSubstr("9.wav\" is truncated")));
 
   Loader strict(plan, maker, {.threads = 3, .skip_bad_audio = false}, {}, 1);
   const auto consume = [&] { all_of(strict); };
-  EXPECT_THAT(consume, ThrowsMessage<Error>(testing::AnyOf(HasSubstr("4.wav"), HasSubstr("9.wav"))));
+  EXPECT_THAT(consume, ThrowsMessage<Error>(::testing::AnyOf(HasSubstr("4.wav"), HasSubstr("9.wav"))));
   EXPECT_THROW(strict.next(), Error) << "the error stays";
 }
 
