@@ -10,6 +10,7 @@ asterisk_packages() { # languages
 # The telephone prompts of one language, a tenth held out.
 asterisk_corpus() { # language, folder
   local package=asterisk-core-sounds-$1
+  mkdir -p data
   zcat "$(packaged_file "$package" "/usr/share/doc/$package/core-sounds-$1.txt.gz")" >"data/core-sounds-$1.txt"
   "$chorus" data asterisk --lang "$1" --texts "data/core-sounds-$1.txt" --sounds "/usr/share/asterisk/sounds/${asterisk_voices[$1]}" --out "$2"
 }
