@@ -8,7 +8,7 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstring>
+#include <numeric>
 
 namespace chorus {
 namespace {
@@ -145,6 +145,7 @@ void measure(Context& context, Workload& work, const Options& options) {
   }
   std::sort(times.begin(), times.end());
   const double median = times[times.size() / 2];
+  const double mean = std::accumulate(times.begin(), times.end(), 0.0) / options.steps;  // as the spans' times are
   double flops = 0;
   const auto totals = context.trace.totals();
   for (const auto& [name, total] : totals) flops += total.flops / options.steps;
@@ -159,10 +160,10 @@ void measure(Context& context, Workload& work, const Options& options) {
   std::printf("%-34s %9s %7s %9s %9s\n", "op", "ms/step", "%", "calls", "GFLOP/s");
   for (const auto& [seconds, name] : rows) {
     const auto& total = totals.at(name);
-    std::printf("%-34s %9.3f %7.1f %9.1f %9.1f\n", name.c_str(), seconds * 1e3, 100 * seconds / median,
+    std::printf("%-34s %9.3f %7.1f %9.1f %9.1f\n", name.c_str(), seconds * 1e3, 100 * seconds / mean,
                 static_cast<double>(total.count) / options.steps, total.flops / std::max(total.seconds, 1e-12) / 1e9);
   }
-  std::printf("%-34s %9.3f %7.1f\n", "outside spans", (median - spans) * 1e3, 100 * (median - spans) / median);
+  std::printf("%-34s %9.3f %7.1f\n", "outside spans", (mean - spans) * 1e3, 100 * (mean - spans) / mean);
   const std::string prefix = "step." + options.model + '.' + std::string(name(options.dtype));
   const auto figure = [&](const char* what, double value, const char* unit) {
     std::printf("figure %s.%s %.4g %s\n", prefix.c_str(), what, value, unit);
@@ -181,8 +182,8 @@ int run(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     const bool has_value = i + 1 < argc;
-    if (word == "--dtype" && has_value)
-      options.dtype = std::strcmp(argv[++i], "bf16") == 0 ? DType::bf16 : DType::f32;
+    if (word == "--dtype" && has_value && (argv[i + 1] == std::string("f32") || argv[i + 1] == std::string("bf16")))
+      options.dtype = argv[++i] == std::string("bf16") ? DType::bf16 : DType::f32;
     else if (word == "--steps" && has_value)
       options.steps = std::max(1, std::atoi(argv[++i]));
     else if (word == "--tokens" && has_value)
