@@ -104,9 +104,9 @@ void Console::evaluation(const EvaluationReport& report) {
     return formatted(", %s loss %.4f CER %.1f %% WER %.1f %%", label, loss, 100 * score.characters.value(),
                      100 * score.words.value());
   };
-  const std::string text = e.transcripts.empty() ? formatted(", llm loss %.4f perplexity %.2f, %.3f bits per byte", e.llm_loss,
-                                                             e.perplexity(), e.bits_per_byte())
-                                                 : "";
+  const std::string text = !e.listens ? formatted(", llm loss %.4f perplexity %.2f, %.3f bits per byte", e.llm_loss,
+                                                  e.perplexity(), e.bits_per_byte())
+                                      : "";
   message("evaluation after step " + std::to_string(report.step) + " (" + report.phase + ')' + text +
           part("llm", e.llm_loss, e.llm) + part("ctc", e.ctc_loss, e.ctc));
 }

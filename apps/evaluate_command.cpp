@@ -19,7 +19,7 @@ void print_figure(const EvaluateOptions& options, const char* what, double value
   std::printf("figure %s_%s %.1f %s\n", options.figure_prefix.c_str(), what, value, unit);
 }
 
-void print_counts(const ManifestEvaluation& evaluation, std::int64_t bad_lines) {
+void print_counts(const Evaluation& evaluation, std::int64_t bad_lines) {
   if (evaluation.without_reference > 0)
     std::printf("%lld without reference: transcribed, not scored\n", static_cast<long long>(evaluation.without_reference));
   if (evaluation.with_loss < evaluation.scored)
@@ -29,14 +29,14 @@ void print_counts(const ManifestEvaluation& evaluation, std::int64_t bad_lines) 
   if (bad_lines > 0) std::printf("%lld lines of the manifest dropped\n", static_cast<long long>(bad_lines));
 }
 
-void print_languages(const ManifestEvaluation& evaluation, bool llm) {
+void print_languages(const Evaluation& evaluation, bool llm) {
   for (const auto& [name, score] : evaluation.languages)
     print_score((name.empty() ? "no language" : name) + ", " + std::to_string(score.recordings), llm ? score.llm : score.ctc);
 }
 
 /// Scores of recordings that hear something else; only those that are heard whole.
 void print_controls(const EvaluateOptions& options, const LoadedRun& run, const std::vector<TranscriptSource>& sources,
-                    const ManifestEvaluation& evaluation) {
+                    const Evaluation& evaluation) {
   std::vector<ManifestEntry> entries;
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (evaluation.entries[i].problem.empty() && evaluation.entries[i].segments == 1) entries.push_back(sources[i].entry);
@@ -50,7 +50,7 @@ void print_controls(const EvaluateOptions& options, const LoadedRun& run, const 
   print_figure(options, "control_cer", 100 * std::min(other.characters.value(), silence.characters.value()), "%");
 }
 
-void print_table(int rows, const std::vector<TranscriptSource>& sources, const ManifestEvaluation& evaluation, bool llm) {
+void print_table(int rows, const std::vector<TranscriptSource>& sources, const Evaluation& evaluation, bool llm) {
   std::vector<std::size_t> scored;
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (evaluation.entries[i].problem.empty() && !sources[i].entry.text.empty()) scored.push_back(i);
@@ -60,7 +60,7 @@ void print_table(int rows, const std::vector<TranscriptSource>& sources, const M
   for (std::size_t k = 0, shown = 0; k < scored.size() && shown < most; k += stride, ++shown) {
     const ManifestEntry& entry = sources[scored[k]].entry;
     const EvaluatedEntry& heard = evaluation.entries[scored[k]];
-    std::printf("| %s | %s | %s |\n", (entry.id.empty() ? entry.audio.stem().string() : entry.id).c_str(), entry.text.c_str(),
+    std::printf("| %s | %s | %s |\n", recording_name(entry).c_str(), entry.text.c_str(),
                 (llm ? heard.text : heard.ctc).c_str());
   }
   std::printf("\n");
@@ -70,12 +70,12 @@ void print_table(int rows, const std::vector<TranscriptSource>& sources, const M
 int evaluate_texts(const EvaluateOptions& options, const LoadedRun& run) {
   require(!options.controls && options.table == 0 && options.output_manifest.empty() && options.json.empty(), "evaluate",
           "--controls, --table, --output-manifest and --json need a model that listens");
-  const Corpus corpus = run.transcriber->corpus(read_manifest(options.manifest, {}, run.config.content()));
-  for (const auto& line : corpus.dropped) std::fprintf(stderr, "dropped: %s\n", line.c_str());
-  require(!corpus.recordings.empty(), "evaluate", options.manifest.string(), " has no text that can be used");
-  const Evaluation e = run.transcriber->evaluate(corpus.recordings);
-  std::printf("%s: %zu texts, %lld tokens, %lld bytes, checkpoint of step %lld\n", options.manifest.c_str(),
-              corpus.recordings.size(), static_cast<long long>(e.labels), static_cast<long long>(e.text_bytes),
+  const Evaluation e = evaluate(*run.transcriber, sources_of(read_manifest(options.manifest, {}, run.config.content())), {});
+  if (e.without_reference > 0)
+    std::fprintf(stderr, "dropped: %lld entries without text\n", static_cast<long long>(e.without_reference));
+  require(e.scored > 0, "evaluate", options.manifest.string(), " has no text that can be used");
+  std::printf("%s: %lld texts, %lld tokens, %lld bytes, checkpoint of step %lld\n", options.manifest.c_str(),
+              static_cast<long long>(e.scored), static_cast<long long>(e.labels), static_cast<long long>(e.text_bytes),
               static_cast<long long>(run.step));
   const char* prefix = options.figure_prefix.c_str();
   std::printf("figure %s_loss %.4f nats\nfigure %s_perplexity %.2f per_token\nfigure %s_bits_per_byte %.4f bits\n", prefix,
@@ -97,13 +97,14 @@ int run_evaluate(const EvaluateOptions& options) {
   for (const auto& file : {options.output_manifest, options.json})
     if (file.has_parent_path()) make_folders(file.parent_path());
   std::string output_manifest;
-  const ManifestEvaluation evaluation = evaluate_manifest(
-      *run.transcriber, sources, transcription_options(options.hearing, run.config),
-      [&](std::size_t i, const EvaluatedEntry& entry) {
-        if (!entry.problem.empty()) std::fprintf(stderr, "dropped: %s: %s\n", sources[i].name().c_str(), entry.problem.c_str());
-        if (!options.output_manifest.empty())
-          output_manifest += output_line(sources[i], entry.seconds, llm ? entry.text : entry.ctc, entry.problem);
-      });
+  const Evaluation evaluation =
+      evaluate(*run.transcriber, sources, transcription_options(options.hearing, run.config),
+               [&](std::size_t i, const EvaluatedEntry& entry) {
+                 if (!entry.problem.empty())
+                   std::fprintf(stderr, "dropped: %s: %s\n", sources[i].name().c_str(), entry.problem.c_str());
+                 if (!options.output_manifest.empty())
+                   output_manifest += output_line(sources[i], entry.seconds, llm ? entry.text : entry.ctc, entry.problem);
+               });
   if (!options.output_manifest.empty()) write_file_atomically(options.output_manifest, output_manifest);
   if (!options.json.empty())
     write_file_atomically(options.json, evaluation_json(evaluation, options.manifest.string(), run.step));

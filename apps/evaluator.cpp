@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numbers>
 
 namespace chorus {
 namespace {
@@ -17,8 +18,9 @@ class LossSum {
     waiting_.push_back(std::move(recording));
     if (seconds_ >= 60) flush();
   }
-  void finish(ManifestEvaluation& out) {
+  void finish(Evaluation& out) {
     flush();
+    out.labels = static_cast<std::int64_t>(labels_);
     if (labels_ > 0) out.llm_loss = llm_ / labels_;
     if (targets_ > 0) out.ctc_loss = ctc_ / targets_;
   }
@@ -53,13 +55,9 @@ Json score_json(const TextScore& score) {
           {"words", score.words.reference}};
 }
 
-}  // namespace
-
-ManifestEvaluation evaluate_manifest(const Transcriber& transcriber, std::span<const TranscriptSource> sources,
-                                     const TranscriptionOptions& options,
-                                     const std::function<void(std::size_t, const EvaluatedEntry&)>& heard) {
-  ManifestEvaluation out;
-  out.entries.resize(sources.size());
+/// Transcribes all of them into out.entries.
+void hear(Evaluation& out, const Transcriber& transcriber, std::span<const TranscriptSource> sources,
+          const TranscriptionOptions& options, const std::function<void(std::size_t, const EvaluatedEntry&)>& heard) {
   std::vector<TranscriptionJob> jobs;
   for (const auto& source : sources) jobs.push_back(job_of(source, transcriber.config().features.sample_rate));
   TranscriptionHooks hooks;
@@ -76,7 +74,21 @@ ManifestEvaluation evaluate_manifest(const Transcriber& transcriber, std::span<c
   };
   out.totals = transcribe_all(transcriber, jobs, options, hooks);
   out.failed = out.totals.failed;
+}
 
+}  // namespace
+
+double Evaluation::perplexity() const { return std::exp(llm_loss); }
+double Evaluation::bits_per_byte() const {
+  return llm_loss * static_cast<double>(labels) / static_cast<double>(text_bytes) / std::numbers::ln2;
+}
+
+Evaluation evaluate(const Transcriber& transcriber, std::span<const TranscriptSource> sources,
+                    const TranscriptionOptions& options, const std::function<void(std::size_t, const EvaluatedEntry&)>& heard) {
+  Evaluation out;
+  out.listens = transcriber.listens();
+  out.entries.resize(sources.size());
+  if (out.listens) hear(out, transcriber, sources, options, heard);
   LossSum losses(transcriber);
   bool languages = false;
   for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -91,7 +103,7 @@ ManifestEvaluation evaluate_manifest(const Transcriber& transcriber, std::span<c
     ++out.scored;
     LanguageScore& language = out.languages[entry.lang];
     ++language.recordings;
-    if (transcriber.has_decoder()) {
+    if (out.listens && transcriber.has_decoder()) {
       out.llm.add(entry.text, result.text);
       language.llm.add(entry.text, result.text);
     }
@@ -99,8 +111,9 @@ ManifestEvaluation evaluate_manifest(const Transcriber& transcriber, std::span<c
       out.ctc.add(entry.text, result.ctc);
       language.ctc.add(entry.text, result.ctc);
     }
-    if (result.segments != 1) continue;
+    if (out.listens && result.segments != 1) continue;
     ++out.with_loss;
+    out.text_bytes += static_cast<std::int64_t>(entry.text.size());
     losses.add(transcriber.recording(entry));
   }
   losses.finish(out);
@@ -108,7 +121,7 @@ ManifestEvaluation evaluate_manifest(const Transcriber& transcriber, std::span<c
   return out;
 }
 
-std::string evaluation_json(const ManifestEvaluation& e, const std::string& manifest, std::int64_t step) {
+std::string evaluation_json(const Evaluation& e, const std::string& manifest, std::int64_t step) {
   Json json{{"manifest", manifest},
             {"checkpoint_step", step},
             {"recordings", e.entries.size()},

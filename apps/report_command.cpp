@@ -1,8 +1,8 @@
 #include <chorus/apps/commands.h>
 #include <chorus/apps/report/page.h>
 #include <chorus/apps/run_folder.h>
-#include <chorus/core/posix_file.h>
 #include <chorus/core/error.h>
+#include <chorus/core/posix_file.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -174,7 +174,7 @@ void RunRecord::evaluation(const EvaluationReport& report) {
   const Fields line{{"event", std::string("evaluation")},
                     {"phase", report.phase},
                     {"step", report.step},
-                    {"recordings", integer(report.recordings.size())},
+                    {"recordings", e.scored},
                     {"seconds", report.seconds},
                     {"llm_loss", e.llm_loss},
                     {"ctc_loss", e.ctc_loss},
@@ -193,7 +193,7 @@ void RunRecord::evaluation(const EvaluationReport& report) {
     scalars.push_back({tags[1], score.characters.value()});
     scalars.push_back({tags[2], score.words.value()});
   };
-  if (e.transcripts.empty()) {  // a decoder that reads text only
+  if (!e.listens) {
     scalars.push_back({"evaluation/llm_loss", e.llm_loss});
     scalars.push_back({"evaluation/bits_per_byte", e.bits_per_byte()});
   }
@@ -201,14 +201,19 @@ void RunRecord::evaluation(const EvaluationReport& report) {
   part(e.ctc, {"evaluation/ctc_loss", "evaluation/ctc_cer", "evaluation/ctc_wer"}, e.ctc_loss);
   events_.use([&](EventFile& events) { events.scalars(report.step, now(), scalars); });
 
-  const std::size_t all = e.transcripts.size(), shown = std::min(all, options_.transcripts);
+  if (!e.listens) return;
+  std::vector<std::size_t> scored;
+  for (std::size_t i = 0; i < e.entries.size(); ++i)
+    if (e.entries[i].problem.empty() && !report.sources[i].entry.text.empty()) scored.push_back(i);
+  const std::size_t shown = std::min(scored.size(), options_.transcripts);
   for (std::size_t k = 0; k < shown; ++k) {
-    const std::size_t i = k * all / shown;
-    const Recording& recording = report.recordings[i];
-    Fields fields{{"event", std::string("transcript")}, {"phase", report.phase},        {"step", report.step},
-                  {"recording", recording.name},        {"seconds", recording.seconds}, {"reference", recording.text}};
-    if (e.llm.characters.reference > 0) fields.push_back({"llm", e.transcripts[i].text});
-    if (e.ctc.characters.reference > 0) fields.push_back({"ctc", e.transcripts[i].ctc});
+    const std::size_t i = scored[k * scored.size() / shown];
+    const ManifestEntry& source = report.sources[i].entry;
+    const EvaluatedEntry& heard = e.entries[i];
+    Fields fields{{"event", std::string("transcript")},  {"phase", report.phase},    {"step", report.step},
+                  {"recording", recording_name(source)}, {"seconds", heard.seconds}, {"reference", source.text}};
+    if (e.llm.characters.reference > 0) fields.push_back({"llm", heard.text});
+    if (e.ctc.characters.reference > 0) fields.push_back({"ctc", heard.ctc});
     transcripts_.use([&](MetricsWriter& transcripts) { transcripts.write(fields); });
   }
 }

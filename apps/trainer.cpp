@@ -91,7 +91,9 @@ class Trainer {
         frontend_(config.features, inputs_.statistics),
         prompt_(config.prompt, inputs_.tokenizer, config.model.perception) {
     if (!config.data.validation.empty())
-      validation_ = read_usable(config.data.validation, config.data.skip_bad_lines, config.content(), hooks.message).entries;
+      validation_ =
+          sources_of(read_usable(config.data.validation, config.data.skip_bad_lines, config.content(), hooks.message).entries);
+    if (config.model.perception) evaluated_.chunks = chunk_options({}, config);
     check_phases();
     context_.trace.sum(true);
     context_.trace.record(config.trainer.trace);
@@ -394,10 +396,13 @@ class Trainer {
     if (validation_.empty() || !hooks_.evaluation) return;
     const auto begin = Clock::now();
     const Transcriber transcriber(context_, phase_.built->model, config_, inputs_);
-    const Corpus corpus = transcriber.corpus(validation_);
-    for (const auto& line : corpus.dropped) say_once("not evaluated: " + line);
-    const Evaluation evaluation = transcriber.evaluate(corpus.recordings);
-    hooks_.evaluation({phase_.config->name, progress_.step, seconds_since(begin), evaluation, corpus.recordings});
+    const Evaluation evaluation =
+        chorus::evaluate(transcriber, validation_, evaluated_, [&](std::size_t i, const EvaluatedEntry& entry) {
+          if (!entry.problem.empty()) say_once("not evaluated: " + validation_[i].name() + ": " + entry.problem);
+        });
+    if (evaluation.without_reference > 0)
+      say_once("not evaluated: " + std::to_string(evaluation.without_reference) + " entries without reference");
+    hooks_.evaluation({phase_.config->name, progress_.step, seconds_since(begin), evaluation, validation_});
   }
 
   void save() {
@@ -465,7 +470,9 @@ class Trainer {
   SoloGroup group_;
   std::string train_digest_;
   UsableEntries usable_;  ///< its entries are moved to the next
-  std::vector<ManifestEntry> entries_, validation_;
+  std::vector<ManifestEntry> entries_;
+  std::vector<TranscriptSource> validation_;
+  TranscriptionOptions evaluated_;
   RunInputs inputs_;
   Frontend frontend_;
   Prompt prompt_;

@@ -1,6 +1,6 @@
 // The training loop as a library: it neither prints nor exits nor touches signals; its owner listens through hooks.
 #pragma once
-#include <chorus/apps/transcriber.h>
+#include <chorus/apps/evaluator.h>
 #include <chorus/parallel/group/group.h>
 
 #include <array>
@@ -38,7 +38,7 @@ struct EvaluationReport {
   std::int64_t step = 0;
   double seconds = 0;
   const Evaluation& evaluation;
-  std::span<const Recording> recordings;  ///< in the order of evaluation.transcripts
+  std::span<const TranscriptSource> sources;  ///< in the order of evaluation.entries
 };
 
 struct TrainerHooks {

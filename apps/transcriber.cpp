@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <numeric>
 
 namespace chorus {
@@ -36,11 +35,6 @@ constexpr std::size_t text_bytes_per_batch = 8192;  // some 2,000 tokens
 
 }  // namespace
 
-double Evaluation::perplexity() const { return std::exp(llm_loss); }
-double Evaluation::bits_per_byte() const {
-  return llm_loss * static_cast<double>(labels) / static_cast<double>(text_bytes) / std::numbers::ln2;
-}
-
 Transcriber::Transcriber(Context& context, const Salm& model, const RunConfig& config, const RunInputs& inputs)
     : context_(context),
       model_(model),
@@ -51,9 +45,12 @@ Transcriber::Transcriber(Context& context, const Salm& model, const RunConfig& c
 
 std::vector<float> Transcriber::features(std::span<const float> samples) const { return frontend_(samples); }
 
+std::string recording_name(const ManifestEntry& entry) { return entry.id.empty() ? entry.audio.stem().string() : entry.id; }
+
 Recording Transcriber::recording(const ManifestEntry& entry) const {
+  if (!model_.encoder) return {.name = recording_name(entry), .features = {}, .seconds = 0, .text = entry.text};
   const auto samples = read_audio(entry, config_.features.sample_rate);
-  Recording out{entry.id.empty() ? entry.audio.stem().string() : entry.id, features(samples), 0, entry.text};
+  Recording out{recording_name(entry), features(samples), 0, entry.text};
   out.seconds = static_cast<double>(samples.size()) / config_.features.sample_rate;
   return out;
 }
@@ -63,10 +60,7 @@ Corpus Transcriber::corpus(std::span<const ManifestEntry> entries) const {
   for (const auto& entry : entries) {
     try {
       require(!entry.text.empty(), "corpus", "has no reference text");
-      if (model_.encoder)
-        out.recordings.push_back(recording(entry));
-      else
-        out.recordings.push_back({.name = entry.id, .features = {}, .seconds = 0, .text = entry.text});
+      out.recordings.push_back(recording(entry));
     } catch (const Error& error) {
       out.dropped.push_back(audio_name(entry).string() + ": " + error.what());
     }
@@ -188,22 +182,6 @@ Losses Transcriber::losses(std::span<const Recording> recordings) const {
                    out.llm += loss.llm;
                    out.ctc += loss.ctc;
                  });
-  return out;
-}
-
-Evaluation Transcriber::evaluate(std::span<const Recording> recordings) const {
-  Evaluation out;
-  const Losses means = losses(recordings);
-  out.llm_loss = means.llm;
-  out.ctc_loss = means.ctc;
-  out.labels = means.counts.labels;
-  for (const auto& r : recordings) out.text_bytes += static_cast<std::int64_t>(r.text.size());
-  if (!model_.encoder) return out;  // nothing to transcribe
-  out.transcripts = transcribe(recordings);
-  for (std::size_t i = 0; i < recordings.size(); ++i) {
-    if (model_.llm) out.llm.add(recordings[i].text, out.transcripts[i].text);
-    if (model_.ctc_head) out.ctc.add(recordings[i].text, out.transcripts[i].ctc);
-  }
   return out;
 }
 

@@ -34,20 +34,13 @@ struct TranscriptOptions {
   std::size_t frames_per_batch = 6000;  ///< about a minute of sound at once
 };
 
+/// What a manifest calls a recording: its id, or its file's name without folder and ending.
+std::string recording_name(const ManifestEntry& entry);
+
 /// Recordings of a corpus that can be used, and why others can't be.
 struct Corpus {
   std::vector<Recording> recordings;
   std::vector<std::string> dropped;  ///< one line each
-};
-
-struct Evaluation {
-  double llm_loss = 0, ctc_loss = 0;        ///< means over all labels of the corpus, without smoothing
-  std::int64_t labels = 0, text_bytes = 0;  ///< trained tokens and bytes of the texts: what the llm_loss is a mean over
-  TextScore llm, ctc;                       ///< without any reference for a part that the model lacks
-  std::vector<Transcript> transcripts;      ///< in the order of the recordings; none without perception
-
-  double perplexity() const;     ///< of the decoder, per token
-  double bits_per_byte() const;  ///< of the decoder, ends of texts included: independent of the tokenizer
 };
 
 /// Means over the counted labels, without smoothing.
@@ -63,17 +56,18 @@ class Transcriber {
 
   /// Features of mono samples at features.sample_rate.
   std::vector<float> features(std::span<const float> samples) const;
+  /// Without perception a recording has no sound: its text alone counts.
   Recording recording(const ManifestEntry& entry) const;
   Corpus corpus(std::span<const ManifestEntry> entries) const;
 
   const RunConfig& config() const { return config_; }
+  bool listens() const { return model_.encoder.has_value(); }
   bool has_decoder() const { return model_.llm.has_value(); }
   bool has_ctc() const { return model_.ctc_head.has_value(); }
 
   std::vector<Transcript> transcribe(std::span<const Recording> recordings, const TranscriptOptions& options = {}) const;
   /// Of recordings with references, each heard in one piece.
   Losses losses(std::span<const Recording> recordings) const;
-  Evaluation evaluate(std::span<const Recording> recordings) const;
   /// Transcripts of the same recordings when each hears another one's sound (the `shift`-th following it), or silence as long
   /// as its own: a model that listens must do badly.
   TextScore control_other(std::span<const Recording> recordings, std::size_t shift = 7) const;

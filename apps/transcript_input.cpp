@@ -82,6 +82,12 @@ std::vector<TranscriptSource> list_manifest(const fs::path& manifest, const BadL
   return out;
 }
 
+std::vector<TranscriptSource> sources_of(std::vector<ManifestEntry> entries) {
+  std::vector<TranscriptSource> sources;
+  for (auto& entry : entries) sources.push_back({.entry = std::move(entry)});
+  return sources;
+}
+
 TranscriptionJob job_of(const TranscriptSource& source, int sample_rate, const std::optional<RawFormat>& raw) {
   if (source.from_pipe) return {"standard input", [=] { return open_standard_input(sample_rate, raw); }};
   return {source.name(), [entry = source.entry, sample_rate] { return open_audio(entry, sample_rate); }};

@@ -76,21 +76,56 @@ TEST(LearningRun, LearnsToSpellTonesAndTranscribesThem) {
   const Corpus recordings = run.transcriber->corpus(read_manifest(corpus));
   EXPECT_TRUE(recordings.dropped.empty());
   ASSERT_EQ(recordings.recordings.size(), 12u);
-  const Evaluation loaded = run.transcriber->evaluate(recordings.recordings);
+  const Evaluation loaded = evaluate(*run.transcriber, sources_of(read_manifest(corpus)), {});
   EXPECT_EQ(loaded.llm_loss, at_end.llm_loss);
   EXPECT_EQ(loaded.ctc_loss, at_end.ctc_loss);
-  ASSERT_EQ(loaded.transcripts.size(), 12u);
+  ASSERT_EQ(loaded.entries.size(), 12u);
   std::string all;
   for (std::size_t i = 0; i < 12; ++i) {
-    EXPECT_EQ(loaded.transcripts[i].text, at_end.transcripts[i].text);
-    EXPECT_EQ(loaded.transcripts[i].ctc, at_end.transcripts[i].ctc);
-    all += recordings.recordings[i].text + ": " + loaded.transcripts[i].text + ", " + loaded.transcripts[i].ctc + '\n';
+    EXPECT_EQ(loaded.entries[i].text, at_end.entries[i].text);
+    EXPECT_EQ(loaded.entries[i].ctc, at_end.entries[i].ctc);
+    all += recordings.recordings[i].text + ": " + loaded.entries[i].text + ", " + loaded.entries[i].ctc + '\n';
   }
   RecordProperty("llm_cer", std::to_string(loaded.llm.characters.value()));
   EXPECT_LT(loaded.llm.characters.value(), 0.2) << all;
   EXPECT_LT(loaded.ctc.characters.value(), 0.2) << all;
   // Another's sound gives another's text: it listens.
   EXPECT_GT(run.transcriber->control_other(recordings.recordings, 5).characters.value(), 0.5) << all;
+}
+
+TEST(LearningRun, EvaluationsHearLongRecordingsInChunksAsTheCommandDoes) {
+  const Folder folder("chunks");
+  const auto corpus = write_corpus(folder.path);
+  write_wav(folder.path / "long.wav", sing("abcddcba"), tone_rate);
+  write_wav(folder.path / "short.wav", sing("abc"), tone_rate);
+  const auto heldout = folder.path / "heldout.jsonl";
+  write_manifest(
+      heldout, {{.audio = folder.path / "long.wav", .text = "abcddcba"}, {.audio = folder.path / "short.wav", .text = "abc"}});
+  const RunConfig config =
+      tiny(corpus, folder.path / "run", {"data.validation=" + heldout.string(), "model.encoder_chunk_size_seconds=0.64"});
+  Heard heard;
+  train(config, heard.hooks());
+  ASSERT_EQ(heard.evaluations.size(), 1u);
+  const LoadedRun run = load_run(config.trainer.output_dir, [](const std::string& line) { ADD_FAILURE() << line; });
+  const Evaluation loaded =
+      evaluate(*run.transcriber, sources_of(read_manifest(heldout)), {.chunks = chunk_options({}, config)});
+  ASSERT_EQ(loaded.entries.size(), 2u);
+  EXPECT_EQ(loaded.entries[0].segments, 2);
+  EXPECT_EQ(loaded.with_loss, 1);
+  EXPECT_EQ(loaded.llm_loss, heard.evaluations[0].llm_loss);
+  for (std::size_t i = 0; i < loaded.entries.size(); ++i) {
+    EXPECT_EQ(loaded.entries[i].segments, heard.evaluations[0].entries[i].segments);
+    EXPECT_EQ(loaded.entries[i].text, heard.evaluations[0].entries[i].text);
+  }
+}
+
+TEST(LearningRun, ChunksShorterThanTheShortestTailAreRefusedBeforeTheFirstStep) {
+  const Folder folder("tail");
+  const auto corpus = write_corpus(folder.path);
+  const RunConfig config = tiny(corpus, folder.path / "run", {"model.encoder_chunk_size_seconds=0.3"});
+  Heard heard;
+  EXPECT_THROW(train(config, heard.hooks()), Error);
+  EXPECT_TRUE(heard.steps.empty());
 }
 
 }  // namespace
