@@ -99,8 +99,9 @@ TEST(LearningRun, EvaluationsHearLongRecordingsInChunksAsTheCommandDoes) {
   write_wav(folder.path / "long.wav", sing("abcddcba"), tone_rate);
   write_wav(folder.path / "short.wav", sing("abc"), tone_rate);
   const auto heldout = folder.path / "heldout.jsonl";
-  write_manifest(
-      heldout, {{.audio = folder.path / "long.wav", .text = "abcddcba"}, {.audio = folder.path / "short.wav", .text = "abc"}});
+  const std::vector<ManifestEntry> entries{{.audio = folder.path / "long.wav", .text = "abcddcba"},
+                                           {.audio = folder.path / "short.wav", .text = "abc"}};
+  write_manifest(heldout, entries);
   const RunConfig config =
       tiny(corpus, folder.path / "run", {"data.validation=" + heldout.string(), "model.encoder_chunk_size_seconds=0.64"});
   Heard heard;
