@@ -93,11 +93,11 @@ TEST_F(TarFiles, EveryFormatOfTarIsRead) {
 
 TEST_F(TarFiles, WhatCannotBeReadAtRandomIsRefusedByName) {
   write("a.wav", std::string(5000, 'a'));
-  for (const auto& [flag, name] : {std::pair{"-z", "gzip"}, std::pair{"-j", "bzip2"}, std::pair{"-J", "xz"}}) {
-    const auto tar = pack(flag, "packed.tar");
-    EXPECT_THAT(error_of([&] { scan_tar(tar); }),
-                ::testing::AllOf(HasSubstr("packed.tar"), HasSubstr(std::string("compressed with ") + name)));
-  }
+  // How each begins: minimal systems lack the programs.
+  for (const auto& [magic, name] :
+       {std::pair{"\x1f\x8b\x08", "gzip"}, std::pair{"BZh9", "bzip2"}, std::pair{"\xfd" "7zXZ", "xz"}})
+    EXPECT_THAT(error_of([&] { scan_tar(archive(magic + std::string(2000, 'x'))); }),
+                ::testing::AllOf(HasSubstr("a.tar"), HasSubstr(std::string("compressed with ") + name)));
   EXPECT_THAT(error_of([&] { scan_tar(path("none.tar")); }), HasSubstr("none.tar"));
   EXPECT_THAT(error_of([&] { scan_tar(archive("RIFF")); }), HasSubstr("it has 4 bytes"));
   EXPECT_THAT(error_of([&] { scan_tar(archive(std::string(2000, 'x'))); }), HasSubstr("no tar file"));
