@@ -94,8 +94,12 @@ TEST_F(TarFiles, EveryFormatOfTarIsRead) {
 TEST_F(TarFiles, WhatCannotBeReadAtRandomIsRefusedByName) {
   write("a.wav", std::string(5000, 'a'));
   // How each begins: minimal systems lack the programs.
-  for (const auto& [magic, name] :
-       {std::pair{"\x1f\x8b\x08", "gzip"}, std::pair{"BZh9", "bzip2"}, std::pair{"\xfd" "7zXZ", "xz"}})
+  using namespace std::string_literals;
+  for (const auto& [magic, name] : {std::pair{"\x1f\x8b\x08"s, "gzip"},
+                                    {"BZh9"s, "bzip2"},
+                                    {"\xfd\x37zXZ\0"s, "xz"},
+                                    {"\x28\xb5\x2f\xfd"s, "zstd"},
+                                    {"\x04\x22\x4d\x18"s, "lz4"}})
     EXPECT_THAT(error_of([&] { scan_tar(archive(magic + std::string(2000, 'x'))); }),
                 ::testing::AllOf(HasSubstr("a.tar"), HasSubstr(std::string("compressed with ") + name)));
   EXPECT_THAT(error_of([&] { scan_tar(path("none.tar")); }), HasSubstr("none.tar"));
