@@ -1,11 +1,17 @@
 // How fast attention runs, in useful flops: of causal attention the visible half. Prints `figure NAME VALUE UNIT` lines;
 // compare with bench_ceilings of the same thread count.
 //   bench_attention [filter]
+//   bench_attention --length 1k|8k|32k --dtype f32|bf16
+// The second form times forward and backward together on one causal sequence (9 heads of 64 over 3 key/value heads), as
+// bench/peers/attention.py does, and prints seconds (median), flops (12 x 64 x 9 for each visible pair) and memory (MiB).
 #include <chorus/tensor/ops/attention.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <string>
+
+#include "process.h"
 
 namespace chorus {
 namespace {
@@ -57,11 +63,38 @@ void measure(const AttentionWorkload& w, DType dtype) {
   std::fflush(stdout);
 }
 
+void measure_sequence(std::int64_t length, DType dtype) {
+  using Clock = std::chrono::steady_clock;
+  const double resident = bench::resident_bytes("VmRSS");
+  Context context;
+  const Rows rows = make_rows(context, std::vector<std::int64_t>{length}, std::vector<std::int64_t>{1});
+  const AttentionOptions options{9, 3, 64, true, 0, RandomKey{5}};
+  Tensor leaf = noise(context, {length, 15 * 64}, dtype, 1);
+  make_leaf(leaf, Tensor::zeros(context, leaf.shape(), wide(dtype)));
+  const Tensor dy = noise(context, {length, 9 * 64}, dtype, 4);
+  const auto run = [&] {
+    const auto begin = Clock::now();
+    backward(attention(leaf, rows, options), {.cotangent = dy.clone()});
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  run();
+  std::vector<double> times;
+  for (double spent = 0; times.size() < 3 || spent < 1; spent += times.back()) times.push_back(run());
+  std::sort(times.begin(), times.end());
+  const double pairs = static_cast<double>(length * (length + 1)) / 2;
+  std::printf("seconds %.6f\nflops %.6g\nmemory %.1f\n", times[times.size() / 2], 12 * 64 * 9 * pairs,
+              (bench::resident_bytes("VmHWM") - resident) / 1048576.0);
+}
+
 }  // namespace
 }  // namespace chorus
 
 int main(int argc, char** argv) {
   using chorus::DType;
+  if (argc == 5 && std::string(argv[1]) == "--length" && std::string(argv[3]) == "--dtype") {
+    chorus::measure_sequence(1024 * std::atoll(argv[2]), std::string(argv[4]) == "bf16" ? DType::bf16 : DType::f32);
+    return 0;
+  }
   const std::string filter = argc > 1 ? argv[1] : "";
   const chorus::AttentionWorkload workloads[] = {
       {"causal.1024", {1024, 1024}, 9, 3, 64},

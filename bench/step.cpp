@@ -1,219 +1,161 @@
-// Times whole training steps (forward, backward, norm, optimizer) on synthetic input and prints where the time goes.
-//   bench_step demo|decoder [--dtype f32|bf16] [--steps N] [--tokens N]
-#include <chorus/models/salm/model.h>
+// Times whole training steps (forward, backward, norm, clipping, optimizer) on made-up input and prints where the time goes.
+//   bench_step salm-small|salm-110m|decoder [--dtype f32|bf16] [--steps N] [--warm N] [--tokens N] [--export FILE.h5]
+// --export: writes one step's loss and gradients without dropout first (see workloads.h).
 #include <chorus/nn/optim/optimizer.h>
 #include <chorus/parallel/grad_norm.h>
 #include <chorus/tensor/kernels/matmul.h>
 #include <chorus/tensor/kernels/peak.h>
 
+#include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
-#include <numeric>
 
-namespace chorus {
+#include "process.h"
+#include "workloads.h"
+
+namespace chorus::bench {
 namespace {
 
 struct Options {
-  std::string model = "demo";
+  std::string model = "salm-small", export_file;
   DType dtype = DType::f32;
-  int steps = 10;
+  int steps = 10, warm = 2;
   std::int64_t tokens = 2048;
 };
 
-struct Workload {
-  std::function<Tensor(std::uint64_t step)> loss;
-  ParamStore store;
-  std::int64_t tokens = 0;
-};
+/// So small that every step is like the one before it: the compressor of salm-small goes on to see the same frames.
+constexpr double learning_rate = 1e-6;
 
-/// The model of configs/demo.toml on ten seconds of noise: 1,000 frames, about 180 characters.
-struct Demo {
-  SalmConfig config;
-  Salm model;
-  SalmBatch batch;
-  Workload workload;
-
-  Demo(Context& context, DType dtype) {
-    config.ctc_head = config.ctc_compressor = config.ctc_posteriors = config.projection_norm = config.restart_text_positions =
-        true;
-    auto& e = config.encoder;
-    e.features = 80, e.d_model = 144, e.layers = 4, e.heads = 4, e.conv_kernel_size = 15, e.subsampling_factor = 4;
-    e.subsampling = "conv1d", e.self_attention_model = "rotary", e.attention_bias = false, e.final_norm = true;
-    auto& l = config.llm;
-    l.vocab_size = 44, l.hidden_size = 192, l.num_hidden_layers = 3, l.num_attention_heads = l.num_key_value_heads = 4;
-    l.intermediate_size = 512, l.dropout = l.attention_dropout = 0.1, l.embedding_std = 0.5;
-    model = Salm(config, 45);
-    workload.store = materialize(model, context, {.dtype = dtype, .seed = 1, .freeze = {}});
-    const std::vector<std::int64_t> lengths{310, 250, 200, 140, 100}, ids{0, 1, 2, 3, 4};
-    batch.audio_tag = 43;
-    batch.frames = make_rows(context, lengths, ids);
-    batch.features = Tensor::empty(context, {batch.frames.count(), 80}, dtype);
-    std::vector<float> noise(static_cast<std::size_t>(batch.features.numel()));
-    fill_normal(random_key(1, "bench"), 0, noise, 0, 1);
-    dispatch<float, bf16>(dtype, "bench", [&]<class T>() {
-      std::transform(noise.begin(), noise.end(), batch.features.as<T>(), [](float x) { return T(x); });
-    });
-    LossCounts counts;
-    for (std::size_t s = 0; s < lengths.size(); ++s) {
-      std::vector<std::int32_t> text;
-      for (std::int64_t i = 0; i < lengths[s] * 18 / 100; ++i)
-        text.push_back(static_cast<std::int32_t>(3 + (i * 7 + ids[s]) % 38));
-      Conversation c{ids[s], {43, 1}, {0, 0}};
-      c.tokens.insert(c.tokens.end(), text.begin(), text.end());
-      c.tokens.push_back(2);
-      c.answer.resize(c.tokens.size(), 1);
-      counts.labels += static_cast<std::int64_t>(text.size()) + 1;
-      counts.ctc_targets += static_cast<std::int64_t>(text.size());
-      batch.conversations.push_back(std::move(c));
-      batch.transcripts.push_back(std::move(text));
-    }
-    workload.tokens = batch.frames.count() / 4 + 2 * counts.labels;  // encoder rows; audio and text items of the decoder
-    workload.loss = [this, counts](std::uint64_t step) {
-      const SalmLossOptions options{
-          .counts = counts, .llm_weight = 0.7, .ctc_weight = 0.3, .label_smoothing = 0.1, .corruption = {}};
-      return model.loss(batch, options, {.training = true, .seed = 1, .step = step}).total;
-    };
+void print_ops(const std::map<std::string, Trace::Total>& totals, int steps, double step_seconds) {
+  std::vector<std::pair<double, std::string>> rows;
+  double spans = 0;
+  for (const auto& [name, total] : totals) rows.push_back({total.seconds / steps, name}), spans += total.seconds / steps;
+  std::sort(rows.rbegin(), rows.rend());
+  std::printf("%-34s %9s %7s %9s %9s\n", "op", "ms/step", "%", "calls", "GFLOP/s");
+  for (const auto& [seconds, name] : rows) {
+    const auto& total = totals.at(name);
+    std::printf("%-34s %9.3f %7.1f %9.1f %9.1f\n", name.c_str(), seconds * 1e3, 100 * seconds / step_seconds,
+                static_cast<double>(total.count) / steps, total.flops / std::max(total.seconds, 1e-12) / 1e9);
   }
-};
+  std::printf("%-34s %9.3f %7.1f\n", "outside spans", (step_seconds - spans) * 1e3,
+              100 * (step_seconds - spans) / step_seconds);
+}
 
-/// A decoder of 135M parameters on sequences of 1,024 tokens.
-struct Decoder {
-  Llm model;
-  Tensor ids, labels;
-  Rows rows;
-  Workload workload;
-
-  Decoder(Context& context, DType dtype, std::int64_t tokens) {
-    model = Llm({.vocab_size = 49152,
-                 .hidden_size = 576,
-                 .num_hidden_layers = 30,
-                 .num_attention_heads = 9,
-                 .num_key_value_heads = 3,
-                 .head_dim = 64,
-                 .intermediate_size = 1536,
-                 .rope_theta = 10000,
-                 .rms_norm_eps = 1e-5,
-                 .tie_word_embeddings = true,
-                 .embedding_std = 0.02,
-                 .dropout = 0,
-                 .attention_dropout = 0});
-    workload.store = materialize(model, context, {.dtype = dtype, .seed = 1, .freeze = {}});
-    std::vector<std::int64_t> lengths, sample_ids;
-    for (std::int64_t at = 0; at < tokens; at += 1024) {
-      lengths.push_back(std::min<std::int64_t>(1024, tokens - at));
-      sample_ids.push_back(at / 1024);
-    }
-    rows = make_rows(context, lengths, sample_ids);
-    std::vector<std::int32_t> values;
-    RandomStream draw(random_key(1, "bench"));
-    for (std::int64_t t = 0; t <= tokens; ++t) values.push_back(static_cast<std::int32_t>(draw.below(49152)));
-    ids = Tensor::of(context, {tokens}, std::span<const std::int32_t>(values).first(static_cast<std::size_t>(tokens)));
-    labels = Tensor::of(context, {tokens}, std::span<const std::int32_t>(values).subspan(1));
-    workload.tokens = tokens;
-    workload.loss = [this, tokens](std::uint64_t step) {
-      const Pass pass{.training = true, .seed = 1, .step = step};
-      return model.loss(model(model.embedding(ids), rows, pass), labels,
-                        {.scale = 1.0 / static_cast<double>(tokens), .label_smoothing = 0});
-    };
-  }
-};
-
-void measure(Context& context, Workload& work, const Options& options) {
+void measure(Context& context, Workload& work, const Options& options, double resident_at_start) {
   using Clock = std::chrono::steady_clock;
   SoloGroup group;
   Optimizer optimizer({}, work.store);
   const auto step = [&](std::uint64_t number) {
     work.store.start_step();
-    const Tensor loss = work.loss(number);
+    const Tensor loss = work.loss({.training = true, .seed = 1, .step = number});
     backward(loss);
     work.store.finish_step();
     const double norm = grad_norm(work.store, group);
-    Span span(context.trace, "optimizer");
-    optimizer.step(work.store, 1e-4, clip_factor(norm, 1.0));
+    const Span span(context.trace, "optimizer");
+    optimizer.step(work.store, learning_rate, clip_factor(norm, 1.0));
     return loss.item();
   };
-  for (std::uint64_t warm = 0; warm < 2; ++warm) step(warm);
+  std::uint64_t number = 0;
+  for (int i = 0; i < options.warm; ++i) step(number++);
   const auto primitives = kernel::matmul_primitives_created(context);
+  const auto allocations = context.memory.stats().system_allocations;
+  const long faults = minor_faults();
   context.trace.sum(true);
   context.trace.reset();
   std::vector<double> times;
   double loss = 0;
   for (int i = 0; i < options.steps; ++i) {
     const auto begin = Clock::now();
-    loss = step(static_cast<std::uint64_t>(2 + i));
+    loss = step(number++);
     times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
   }
+  const double steps = options.steps, new_faults = static_cast<double>(minor_faults() - faults) / steps;
+  const double memory = resident_bytes("VmHWM") - resident_at_start;  // before the peak takes its own
+  std::printf("step_seconds");
+  for (const double t : times) std::printf(" %.4f", t);
+  std::printf("\n");
   std::sort(times.begin(), times.end());
   const double median = times[times.size() / 2];
-  const double mean = std::accumulate(times.begin(), times.end(), 0.0) / options.steps;  // as the spans' times are
-  double flops = 0;
-  const auto totals = context.trace.totals();
-  for (const auto& [name, total] : totals) flops += total.flops / options.steps;
-  const double peak = kernel::measure_matrix_peak(context, options.dtype);
+  print_ops(context.trace.totals(), options.steps, median);
+  double computed = 0;
+  for (const auto& [name, total] : context.trace.totals()) computed += total.flops / steps;
   const auto stats = context.memory.stats();
 
-  std::vector<std::pair<double, std::string>> rows;
-  double spans = 0;
-  for (const auto& [name, total] : totals)
-    rows.push_back({total.seconds / options.steps, name}), spans += total.seconds / options.steps;
-  std::sort(rows.rbegin(), rows.rend());
-  std::printf("%-34s %9s %7s %9s %9s\n", "op", "ms/step", "%", "calls", "GFLOP/s");
-  for (const auto& [seconds, name] : rows) {
-    const auto& total = totals.at(name);
-    std::printf("%-34s %9.3f %7.1f %9.1f %9.1f\n", name.c_str(), seconds * 1e3, 100 * seconds / mean,
-                static_cast<double>(total.count) / options.steps, total.flops / std::max(total.seconds, 1e-12) / 1e9);
-  }
-  std::printf("%-34s %9.3f %7.1f\n", "outside spans", (mean - spans) * 1e3, 100 * (mean - spans) / mean);
-  const std::string prefix = "step." + options.model + '.' + std::string(name(options.dtype));
+  const std::string prefix = "step." + work.letter + '.' + std::string(name(options.dtype));
   const auto figure = [&](const char* what, double value, const char* unit) {
-    std::printf("figure %s.%s %.4g %s\n", prefix.c_str(), what, value, unit);
+    std::printf("figure %s.%s %.5g %s\n", prefix.c_str(), what, value, unit);
   };
   figure("seconds", median, "s");
-  figure("tokens_per_s", static_cast<double>(work.tokens) / median, "tokens/s");
-  figure("rate", flops / median / 1e9, "GFLOP/s");
-  figure("peak_percent", 100 * flops / median / peak, "%");
-  figure("memory", static_cast<double>(stats.peak_total) / 1048576.0, "MiB");
+  figure("tokens_per_s", work.tokens / median, "tokens/s");
+  figure("flops", work.flops / 1e9, "GFLOP");
+  figure("flops_traced", computed / 1e9, "GFLOP");
+  figure("rate", work.flops / median / 1e9, "GFLOP/s");
+  figure("peak_percent", 100 * work.flops / median / kernel::measure_matrix_peak(context, options.dtype), "%");
+  figure("memory", memory / 1048576.0, "MiB");
+  figure("memory_tensors", static_cast<double>(stats.peak_total) / 1048576.0, "MiB");
+  figure("page_faults", new_faults, "faults/step");
+  figure("system_allocations", static_cast<double>(stats.system_allocations - allocations), "allocations");
   figure("primitives_created", static_cast<double>(kernel::matmul_primitives_created(context) - primitives), "primitives");
   figure("loss", loss, "nats");
 }
 
-int run(int argc, char** argv) {
+constexpr const char* usage =
+    "bench_step salm-small|salm-110m|decoder [--dtype f32|bf16] [--steps N] [--warm N] [--tokens N] [--export FILE.h5]";
+
+Options parse(int argc, char** argv) {
   Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    const bool has_value = i + 1 < argc;
-    if (word == "--dtype" && has_value && (argv[i + 1] == std::string("f32") || argv[i + 1] == std::string("bf16")))
-      options.dtype = argv[++i] == std::string("bf16") ? DType::bf16 : DType::f32;
-    else if (word == "--steps" && has_value)
-      options.steps = std::max(1, std::atoi(argv[++i]));
-    else if (word == "--tokens" && has_value)
-      options.tokens = std::max(1, std::atoi(argv[++i]));
-    else if (word == "demo" || word == "decoder")
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (!word.starts_with("--")) {
       options.model = word;
-    else
-      return std::fprintf(stderr, "bench_step demo|decoder [--dtype f32|bf16] [--steps N] [--tokens N]; got '%s'\n",
-                          word.c_str()),
-             2;
+      continue;
+    }
+    require(i + 1 < words.size(), "bench_step", word, " without its value; ", usage);
+    const std::string& value = words[++i];
+    const auto count = [&](int least) {
+      int n = 0;
+      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), n);
+      require(error == std::errc{} && end == value.data() + value.size() && n >= least, "bench_step", word, ' ', value,
+              "; expected a number of at least ", least);
+      return n;
+    };
+    if (word == "--dtype") {
+      require(value == "f32" || value == "bf16", "bench_step", "--dtype ", value, "; expected f32 or bf16");
+      options.dtype = value == "bf16" ? DType::bf16 : DType::f32;
+    } else if (word == "--steps") {
+      options.steps = count(0);
+    } else if (word == "--warm") {
+      options.warm = count(0);
+    } else if (word == "--tokens") {
+      options.tokens = count(1);
+    } else if (word == "--export") {
+      options.export_file = value;
+    } else {
+      fail("bench_step", "no option ", word, "; ", usage);
+    }
   }
+  return options;
+}
+
+void run(const Options& options) {
   Context context;
   std::printf("%s, %s on %s\n", options.model.c_str(), std::string(name(options.dtype)).c_str(),
               kernel::matmul_description().c_str());
-  if (options.model == "demo") {
-    Demo demo(context, options.dtype);
-    measure(context, demo.workload, options);
-  } else {
-    Decoder decoder(context, options.dtype, options.tokens);
-    measure(context, decoder.workload, options);
-  }
-  return 0;
+  const double resident = resident_bytes("VmRSS");  // after start-up, before there is a model
+  const auto work = make_workload(context, options.model, options.dtype, options.tokens);
+  if (!options.export_file.empty()) write_export(*work, options.export_file);
+  if (options.steps > 0) measure(context, *work, options, resident);
 }
 
 }  // namespace
-}  // namespace chorus
+}  // namespace chorus::bench
 
 int main(int argc, char** argv) {
   try {
-    return chorus::run(argc, argv);
+    chorus::bench::run(chorus::bench::parse(argc, argv));
+    return 0;
   } catch (const std::exception& error) {
     return std::fprintf(stderr, "%s\n", error.what()), 1;
   }

@@ -1,0 +1,22 @@
+#include <chorus/io/hdf5.h>
+
+#include "workloads.h"
+
+namespace chorus::bench {
+
+void write_export(Workload& work, const std::string& file) {
+  work.store.start_step();
+  const Tensor loss = work.loss(Pass{});
+  backward(loss);
+  work.store.finish_step();
+  Hdf5Writer writer(file);
+  writer.add("loss", loss.detach());
+  for (const auto& [path, tensor] : work.inputs) writer.add(path, tensor);
+  for (const auto& entry : work.store.trainable) {
+    writer.add("weights/" + entry.path, entry.param->value);
+    writer.add("gradients/" + entry.path, entry.param->grad);
+  }
+  writer.finish();
+}
+
+}  // namespace chorus::bench

@@ -1,0 +1,45 @@
+"""The peers of bench_step's workloads: models and losses from an export."""
+import dataclasses
+
+import torch
+from torch import nn
+
+from decoder import Decoder
+from export import load_weights
+from layers import Layout, rotary_tables
+from salm import Salm
+
+
+@dataclasses.dataclass
+class Options:
+    """Ways to write the same thing in PyTorch; the benchmark takes what is fastest."""
+    separate: bool = True  # a call of attention per sequence, not one on a padded batch
+    chunked_head: bool = False  # F.linear_cross_entropy in pieces, not all logits at once
+    low_residual: bool = True  # under autocast the decoder's residual stream is bf16, as ours is
+
+
+class TextModel(nn.Module):
+    """The decoder on text (c): next token of equally long sequences."""
+
+    def __init__(self, export, options):
+        super().__init__()
+        self.decoder, self.options = Decoder(export.part("llm.")), options
+        self.ids, self.labels = export.input("ids").long(), export.input("labels").long()
+        lengths = export.input("lengths").tolist()
+        self.layout = Layout(lengths)
+        positions = torch.cat([torch.arange(n) for n in lengths])
+        self.tables = rotary_tables(positions, self.decoder.dim, self.decoder.c["rope_theta"])
+        self.tokens = len(self.ids)
+
+    def forward(self):
+        x = self.decoder.embedding(self.ids)
+        return self.decoder.loss(self.decoder(x, self.layout, *self.tables, self.options), self.labels, 0.0, self.options)
+
+    def logical(self, prefix):
+        return self.decoder.logical(prefix)
+
+
+def make_model(export, options):
+    model = Salm(export, options) if "audio_tag" in export.sizes else TextModel(export, options)
+    load_weights(model, export)
+    return model

@@ -1,0 +1,61 @@
+#include "workloads.h"
+
+#include <chorus/models/llm/model.h>
+
+#include "flops.h"
+
+namespace chorus::bench {
+
+std::unique_ptr<Workload> make_workload(Context& context, const std::string& name, DType dtype, std::int64_t tokens) {
+  if (name == "salm-small") return make_salm_small(context, dtype);
+  if (name == "salm-110m") return make_salm_110m(context, dtype);
+  if (name == "decoder") return make_decoder(context, dtype, tokens);
+  fail("bench_step", "'", name, "'; salm-small, salm-110m and decoder are there");
+}
+
+std::unique_ptr<Workload> make_decoder(Context& context, DType dtype, std::int64_t tokens) {
+  constexpr std::int64_t sequence = 1024;
+  struct State {
+    Llm model;
+    Tensor ids, labels;
+    Rows rows;
+  };
+  auto state = std::make_shared<State>();
+  LlmConfig config{.vocab_size = 49152, .tie_word_embeddings = true};
+  config.hidden_size = 576, config.num_hidden_layers = 30, config.num_attention_heads = 9, config.num_key_value_heads = 3;
+  config.intermediate_size = 1536;
+  state->model = Llm(config);
+
+  std::vector<std::int64_t> lengths, sample_ids;
+  for (std::int64_t at = 0; at < tokens; at += sequence) {
+    lengths.push_back(std::min(sequence, tokens - at));
+    sample_ids.push_back(at / sequence);
+  }
+  state->rows = make_rows(context, lengths, sample_ids);
+  std::vector<std::int32_t> values;
+  RandomStream draw(random_key(1, "bench"));
+  for (std::int64_t t = 0; t <= tokens; ++t)
+    values.push_back(static_cast<std::int32_t>(draw.below(static_cast<std::uint32_t>(config.vocab_size))));
+  const std::span<const std::int32_t> all(values);
+  state->ids = Tensor::of(context, {tokens}, all.first(static_cast<std::size_t>(tokens)));
+  state->labels = Tensor::of(context, {tokens}, all.subspan(1));
+
+  auto work = std::make_unique<Workload>();
+  work->name = "decoder", work->letter = "c";
+  work->store = materialize(state->model, context, {.dtype = dtype, .seed = 1, .freeze = {}});
+  work->tokens = static_cast<double>(tokens);
+  work->flops = decoder_flops(config, lengths, tokens);
+  work->loss = [state, tokens](const Pass& pass) {
+    const auto& model = state->model;
+    return model.loss(model(model.embedding(state->ids), state->rows, pass), state->labels,
+                      {.scale = 1.0 / static_cast<double>(tokens), .label_smoothing = 0});
+  };
+  work->inputs = {{"inputs/ids", state->ids},
+                  {"inputs/labels", state->labels},
+                  {"inputs/lengths", Tensor::of(context, {std::ssize(lengths)}, lengths)}};
+  add_sizes(context, "sizes/llm.", config, work->inputs);
+  work->inputs.push_back({"sizes/llm.vocab_size", Tensor::full(context, {}, DType::f64, config.vocab_size)});
+  return work;
+}
+
+}  // namespace chorus::bench
