@@ -81,6 +81,7 @@ void measure(Context& context, Workload& work, const Options& options, double re
   double computed = 0;
   for (const auto& [name, total] : context.trace.totals()) computed += total.flops / steps;
   const auto stats = context.memory.stats();
+  const auto created = kernel::matmul_primitives_created(context) - primitives;  // before the peak makes its own
 
   const std::string prefix = "step." + work.letter + '.' + std::string(name(options.dtype));
   const auto figure = [&](const char* what, double value, const char* unit) {
@@ -96,7 +97,7 @@ void measure(Context& context, Workload& work, const Options& options, double re
   figure("memory_tensors", static_cast<double>(stats.peak_total) / 1048576.0, "MiB");
   figure("page_faults", new_faults, "faults/step");
   figure("system_allocations", static_cast<double>(stats.system_allocations - allocations), "allocations");
-  figure("primitives_created", static_cast<double>(kernel::matmul_primitives_created(context) - primitives), "primitives");
+  figure("primitives_created", static_cast<double>(created), "primitives");
   figure("loss", loss, "nats");
 }
 
