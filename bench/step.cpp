@@ -10,6 +10,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <numeric>
 
 #include "process.h"
 #include "workloads.h"
@@ -75,9 +76,10 @@ void measure(Context& context, Workload& work, const Options& options, double re
   std::printf("step_seconds");
   for (const double t : times) std::printf(" %.4f", t);
   std::printf("\n");
+  // The spans' times are means, so they are shares of the mean step.
+  print_ops(context.trace.totals(), options.steps, std::accumulate(times.begin(), times.end(), 0.0) / steps);
   std::sort(times.begin(), times.end());
   const double median = times[times.size() / 2];
-  print_ops(context.trace.totals(), options.steps, median);
   double computed = 0;
   for (const auto& [name, total] : context.trace.totals()) computed += total.flops / steps;
   const auto stats = context.memory.stats();
