@@ -11,10 +11,6 @@ suite=bookworm
 
 say() { echo "== bare: $*"; }
 ((EUID == 0)) || { echo "scripts/test bare: a chroot needs root; run it as: sudo scripts/test bare" >&2; exit 1; }
-if ! command -v debootstrap >/dev/null; then
-  apt-get -qq update
-  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends debootstrap >/dev/null
-fi
 # Mounts live in a namespace of their own: they are gone with this process, however it ends.
 [[ ${CHORUS_BARE_INSIDE:-} ]] || CHORUS_BARE_INSIDE=1 exec unshare --mount --propagation private "$0" "$suite" "$@"
 
@@ -24,6 +20,11 @@ case $suite in
   noble | jammy) family=ubuntu recipe=$recipes/gutsy components=main,universe ;;  # newer than this debootstrap may know
   *) family=debian recipe=$recipes/sid components=main ;;
 esac
+tools=(debootstrap $([[ $family == ubuntu ]] && echo ubuntu-keyring))
+if ! dpkg-query -s "${tools[@]}" >/dev/null 2>&1; then
+  apt-get -qq update
+  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${tools[@]}" >/dev/null
+fi
 mirror=${CHORUS_BARE_MIRROR:-}
 [[ $mirror || $(source /etc/os-release && echo "$ID") != "$family" ]] || mirror=$(own_archive)
 root=$(mktemp -d "${TMPDIR:-/tmp}/chorus-bare-XXXXXX")

@@ -20,20 +20,21 @@ template <class C>
 void fill_dropout(const AttentionOptions& options, std::uint32_t sample, std::int64_t head, std::int64_t query,
                   std::int64_t width, std::int64_t key, std::int64_t keys, C* factors) {
   const DropoutRate rate(options.dropout);
-  using Draws = detail::vector_of<C, philox_lanes>;
-  const Draws threshold = Draws{} + static_cast<C>(rate.threshold), kept = Draws{} + static_cast<C>(rate.scale());
-  for (std::int64_t q = 0; q < width; q += philox_lanes)
-    for (std::int64_t k = 0; k < keys; k += 8) {
-      PhiloxVector c[4] = {PhiloxVector{} + sample, PhiloxVector{} + static_cast<std::uint64_t>(query + q),
-                           PhiloxVector{} + static_cast<std::uint64_t>((key + k) / 8),
-                           PhiloxVector{} + static_cast<std::uint64_t>(head)};
-      for (int lane = 0; lane < philox_lanes; ++lane) c[1][lane] += static_cast<std::uint64_t>(lane);
-      philox_rounds(options.key, c);
-      for (int e = 0; e < std::min<std::int64_t>(8, keys - k); ++e) {
-        const Draws draw = __builtin_convertvector((e % 2 ? c[e / 2] >> 16 : c[e / 2]) & 0xffffu, Draws);
-        const Draws factor = draw >= threshold ? kept : Draws{};
-        std::memcpy(factors + (k + e) * block_queries<C> + q, &factor, sizeof(factor));
-      }
+  const Vec<C> threshold = all(static_cast<C>(rate.threshold)), kept = all(static_cast<C>(rate.scale()));
+  for (std::int64_t q = 0; q < width; q += random_blocks)
+    for (std::int64_t k = 0; k < keys; k += draws_per_block) {
+      std::uint32_t words[4][random_blocks];
+      random_words(options.key,
+                   {sample, static_cast<std::uint32_t>(query + q), static_cast<std::uint32_t>((key + k) / draws_per_block),
+                    static_cast<std::uint32_t>(head)},
+                   1, words);
+      for (std::int64_t e = 0; e < std::min(draws_per_block, keys - k); ++e)
+        for (std::int64_t i = 0; i < std::min(random_blocks, width - q); i += lanes<C>) {
+          detail::vector_of<std::uint32_t, lanes<C>> bits;
+          std::memcpy(&bits, words[e / 2] + i, sizeof(bits));
+          const Vec<C> draw = __builtin_convertvector((e % 2 ? bits >> 16 : bits) & 0xffffu, Vec<C>);
+          store<C>(factors + (k + e) * block_queries<C> + q + i, draw >= threshold ? kept : Vec<C>{});
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 #include <chorus/tensor/kernels/dropout.h>
 #include <chorus/tensor/kernels/random_bits.h>
+#include <chorus/tensor/kernels/vec.h>
 
 namespace chorus::kernel {
 
@@ -20,7 +21,7 @@ void dropout(Cpu, const Tensor& x, const Tensor& ids, const Tensor& index, std::
             const std::int64_t count = std::min(piece, n - first);
             RandomCounter counter = start;
             counter[3] = static_cast<std::uint32_t>(first / draws_per_block);
-            random_draws<3>(key, counter, (count + draws_per_block - 1) / draws_per_block, draws);
+            random_draws(key, counter, 3, (count + draws_per_block - 1) / draws_per_block, draws);
             const std::int64_t at = r * n + first;
             for_vectors<C>(count, [&](std::int64_t c, auto extent) {
               const Vec<C> draw = load<C>(draws + c, extent);

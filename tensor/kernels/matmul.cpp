@@ -1,3 +1,4 @@
+#include <chorus/tensor/kernels/avx512_loops.h>
 #include <chorus/tensor/kernels/matmul_paths.h>
 #include <chorus/tensor/kernels/onednn.h>
 #include <omp.h>
@@ -43,6 +44,9 @@ void empty_sum(const Tensor& y, MatmulSizes sizes, const MatmulOptions& options)
   });
 }
 
+/// With fewer rows packing the right operand costs more than the tiles gain.
+constexpr std::int64_t fewest_tiled_rows = 32;
+
 }  // namespace
 
 void matmul(Cpu, Form form, const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options) {
@@ -53,7 +57,10 @@ void matmul(Cpu, Form form, const Tensor& a, const Tensor& b, Tensor& y, const M
                   2.0 * static_cast<double>(sizes.m) * static_cast<double>(sizes.n) * static_cast<double>(sizes.k),
                   static_cast<double>(a.bytes() + b.bytes() + y.bytes()));
   if (a.dtype() == DType::f64) return matmul_f64(form, sizes, a, b, y, options);
-  if (a.dtype() == DType::bf16 && !onednn::native_bf16()) return matmul_widened(form, sizes, a, b, y, options);
+  if (a.dtype() == DType::bf16 && !onednn::native_bf16()) {
+    if (avx512_loops() && sizes.m >= fewest_tiled_rows) return matmul_tiled(form, sizes, a, b, y, options);
+    return matmul_widened(form, sizes, a, b, y, options);
+  }
   matmul_native(form, sizes, a, b, y, options);
 }
 
@@ -61,7 +68,9 @@ std::string matmul_description() {
   const int threads = omp_get_max_threads();
   return onednn::description() + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads") +
          (onednn::bits_depend_on_threads() ? "; the last bits depend on the number of threads" : "") +
-         (onednn::native_bf16() ? "" : "; bf16 products are computed in f32, which is faster here");
+         (onednn::native_bf16() ? ""
+          : avx512_loops()      ? "; own bf16 products, computed in f32, which is faster here"
+                                : "; bf16 products are computed in f32, which is faster here");
 }
 
 std::int64_t matmul_primitives_created(const Context& context) { return onednn::primitives_created(context); }

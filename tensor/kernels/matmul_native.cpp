@@ -4,6 +4,7 @@
 // dnnl_sgemm needs no preparation at all, but its results depend on the number of threads and, per row, on the number of
 // rows. Nor is it faster: Emerald Rapids at 250 rows, GFLOP/s of sgemm / primitive, one thread: nt 576x576 155 / 155,
 // nn 164 / 155, tn 161 / 152; two: nt 306 / 310, nt 192x1024 232 / 311, nn 328 / 316, tn 322 / 310, tn 1024x192 265 / 302.
+#include <chorus/tensor/kernels/convert.h>
 #include <chorus/tensor/kernels/matmul_paths.h>
 #include <chorus/tensor/kernels/onednn.h>
 
@@ -88,7 +89,13 @@ void contraction(MatmulSizes sizes, const Tensor& a, const Tensor& b, Tensor& y,
 }  // namespace
 
 void matmul_native(Form form, MatmulSizes sizes, const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options) {
-  if (form == Form::tn) return contraction(sizes, a, b, y, options.accumulate);
+  if (form == Form::tn && y.dtype() != DType::bf16) return contraction(sizes, a, b, y, options.accumulate);
+  if (form == Form::tn) {  // sums of several parts are rounded once
+    Tensor total = Tensor::empty(y.context(), {sizes.m, sizes.n}, DType::f32, Category::workspace);
+    contraction(sizes, a, b, total, false);
+    return convert<float, bf16>({total.as<float>(), sizes.m, sizes.n, sizes.n}, {y.as<bf16>(), sizes.m, sizes.n, sizes.n},
+                                options.accumulate);
+  }
   native_product(form, sizes, a, b, y, options);
 }
 

@@ -1,4 +1,4 @@
-// The three ways a checked product can go. Sizes are at least 1; y has been sized by the caller.
+// The ways a checked product can go. Sizes are at least 1; y has been sized by the caller.
 #pragma once
 #include <chorus/tensor/kernels/matmul.h>
 
@@ -12,6 +12,8 @@ struct MatmulSizes {
 void matmul_native(Form form, MatmulSizes sizes, const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options);
 /// bf16 operands, converted to f32 block by block.
 void matmul_widened(Form form, MatmulSizes sizes, const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options);
+/// f32 or bf16 through own loops for AVX-512; only where `avx512_loops()`.
+void matmul_tiled(Form form, MatmulSizes sizes, const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options);
 /// f64, through Eigen.
 void matmul_f64(Form form, MatmulSizes sizes, const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options);
 

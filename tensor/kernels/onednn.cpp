@@ -126,7 +126,9 @@ bool has_bf16() { return has(dnnl::cpu_isa::avx512_core_bf16); }
 
 bool native_bf16() { return has(dnnl::cpu_isa::avx512_core_amx) || (has_bf16() && !made_by_intel()); }
 
-bool bits_depend_on_threads() { return !has(dnnl::cpu_isa::avx512_core); }
+bool has_avx512() { return has(dnnl::cpu_isa::avx512_core); }
+
+bool bits_depend_on_threads() { return !has_avx512(); }
 
 std::string description() {
   const auto* version = dnnl::version();

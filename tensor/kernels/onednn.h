@@ -32,6 +32,8 @@ bool has_bf16();
 /// does a quarter of the instructions per second of vfmadd: 86 against 165 GFLOP/s per core on Emerald Rapids without AMX).
 bool native_bf16();
 
+/// Whether the processor has AVX-512 (F, BW, DQ, VL) and oneDNN may use it.
+bool has_avx512();
 /// True below AVX-512, where oneDNN splits contractions among threads as it sees fit.
 bool bits_depend_on_threads();
 

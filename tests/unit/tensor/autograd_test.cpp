@@ -222,7 +222,7 @@ TEST(Autograd, GradientsOfReshapedHandlesGetTheOutputsShape) {
   Context context;
   Tensor x = Tensor::of(context, {2, 6}, std::vector<double>(12, 1.0));
   make_leaf(x, Tensor::zeros(context, {2, 6}, DType::f64));
-  const Tensor y = scale(x, 2);                                    // (2, 6)
+  const Tensor y = scale(x, 2);  // (2, 6)
   const Tensor z = add(y, scale(y.reshaped({3, 4}), 3).reshaped({2, 6}));
   backward(sum(z.reshaped({12})));
   EXPECT_EQ(x.node()->sink.grad.to_doubles(), std::vector<double>(12, 8.0));

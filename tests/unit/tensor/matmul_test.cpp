@@ -1,11 +1,14 @@
 // Every product against a naive f64 sum: forms, types, odd sizes, accumulation, bias, views between foreign rows.
 #include <chorus/core/rng.h>
-#include <chorus/tensor/kernels/matmul.h>
+#include <chorus/tensor/kernels/avx512_loops.h>
+#include <chorus/tensor/kernels/matmul_paths.h>
+#include <chorus/tensor/kernels/onednn.h>
 #include <chorus/tensor/kernels/peak.h>
 #include <gtest/gtest.h>
 #include <omp.h>
 
 #include <cmath>
+#include <tuple>
 
 namespace chorus {
 namespace {
@@ -25,11 +28,20 @@ Tensor random(Context& context, const Shape& shape, DType dtype, const char* str
   return t;
 }
 
+using Path = decltype(kernel::matmul_native);
+
 struct Case {
   Form form;
   DType in, out;
   std::int64_t m, n, k;
   bool accumulate = false, bias = false;
+  Path* path = nullptr;  ///< none: whatever `matmul` chooses
+  void run(const Tensor& a, const Tensor& b, Tensor& y, const kernel::MatmulOptions& options = {}) const {
+    if (path)
+      path(form, {m, n, k}, a, b, y, options);
+    else
+      matmul(Cpu{}, form, a, b, y, options);
+  }
   friend std::ostream& operator<<(std::ostream& s, const Case& c) {
     return s << form_name(c.form) << ' ' << c.in << "->" << c.out << " m " << c.m << " n " << c.n << " k " << c.k
              << (c.accumulate ? " accumulate" : "") << (c.bias ? " bias" : "");
@@ -91,7 +103,7 @@ void check(Context& context, const Case& c, bool views) {
     b = b_whole.rows_view(guard, guard + b.rows());
     y = y_whole.rows_view(guard, guard + c.m);
   }
-  matmul(Cpu{}, c.form, a, b, y, {c.accumulate, c.bias ? &bias : nullptr});
+  c.run(a, b, y, {c.accumulate, c.bias ? &bias : nullptr});
   expect_near(c, y.to_doubles(), want);
   if (!views) return;
   const auto all = y_whole.to_doubles();
@@ -102,24 +114,44 @@ void check(Context& context, const Case& c, bool views) {
   }
 }
 
-class EveryType : public ::testing::TestWithParam<std::pair<DType, DType>> {};
-INSTANTIATE_TEST_SUITE_P(Types, EveryType,
-                         ::testing::Values(std::pair{DType::f32, DType::f32}, std::pair{DType::bf16, DType::bf16},
-                                         std::pair{DType::bf16, DType::f32}, std::pair{DType::f64, DType::f64}),
-                         [](const auto& info) {
-                           return std::string(name(info.param.first)) + "_" + std::string(name(info.param.second));
-                         });
+struct Way {
+  const char* name;
+  DType in, out;
+  Path* path = nullptr;
+  bool here = true;  ///< whether this machine can go it
+  friend std::ostream& operator<<(std::ostream& s, const Way& way) { return s << way.name; }
+};
 
-TEST_P(EveryType, ProductsOfOddSizesInAllForms) {
+class EveryWay : public ::testing::TestWithParam<Way> {
+ protected:
+  void SetUp() override {
+    if (!GetParam().here) GTEST_SKIP() << "not on this processor: " << kernel::matmul_description();
+  }
   Context context;
-  const auto [in, out] = GetParam();
+  const DType in = GetParam().in, out = GetParam().out;
+  Path* const path = GetParam().path;
+};
+constexpr DType f32 = DType::f32, bf16_type = DType::bf16, f64 = DType::f64;
+INSTANTIATE_TEST_SUITE_P(
+    Ways, EveryWay,
+    ::testing::Values(Way{"f32", f32, f32}, Way{"bf16", bf16_type, bf16_type}, Way{"bf16_f32", bf16_type, f32},
+                      Way{"f64", f64, f64}, Way{"f32_native", f32, f32, kernel::matmul_native},
+                      Way{"bf16_native", bf16_type, bf16_type, kernel::matmul_native, kernel::onednn::has_bf16()},
+                      Way{"bf16_widened", bf16_type, bf16_type, kernel::matmul_widened},
+                      Way{"bf16_f32_widened", bf16_type, f32, kernel::matmul_widened},
+                      Way{"f32_tiled", f32, f32, kernel::matmul_tiled, kernel::avx512_loops()},
+                      Way{"bf16_tiled", bf16_type, bf16_type, kernel::matmul_tiled, kernel::avx512_loops()},
+                      Way{"bf16_f32_tiled", bf16_type, f32, kernel::matmul_tiled, kernel::avx512_loops()}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(EveryWay, ProductsOfOddSizesInAllForms) {
   for (const Form form : {Form::nt, Form::nn, Form::tn})
     for (const std::int64_t rows : {1, 3, 17, 33, 250, 511, 513})
       for (const auto& [n, k] : {std::pair{1, 7}, {17, 33}, {48, 16}})
         for (const bool accumulate : {false, true})
           for (const bool views : {false, true}) {
-            const Case c =
-                form == Form::tn ? Case{form, in, out, n, k, rows, accumulate} : Case{form, in, out, rows, n, k, accumulate};
+            const Case c = form == Form::tn ? Case{form, in, out, n, k, rows, accumulate, false, path}
+                                            : Case{form, in, out, rows, n, k, accumulate, false, path};
             check(context, c, views);
             if (form != Form::nt) continue;
             Case with_bias = c;
@@ -128,46 +160,71 @@ TEST_P(EveryType, ProductsOfOddSizesInAllForms) {
           }
 }
 
-TEST_P(EveryType, LongContractionsAreSummedInChunks) {
-  Context context;
-  const auto [in, out] = GetParam();
-  for (const std::int64_t k : {1024, 1025, 2500})
-    for (const bool accumulate : {false, true}) check(context, {Form::tn, in, out, 9, 20, k, accumulate}, true);
+TEST_P(EveryWay, LongContractionsAreSummedInChunks) {
+  for (const std::int64_t k : {1024, 1025, 2500, 4100})
+    for (const bool accumulate : {false, true}) check(context, {Form::tn, in, out, 9, 20, k, accumulate, false, path}, true);
+  for (const std::int64_t k : {1025, 4100}) check(context, {Form::nt, in, out, 9, 20, k, true, true, path}, true);
 }
 
-TEST_P(EveryType, EmptyOperands) {
+TEST(Matmul, EmptyOperands) {
   Context context;
-  const auto [in, out] = GetParam();
-  for (const Form form : {Form::nt, Form::nn, Form::tn})
-    for (const bool accumulate : {false, true}) {
-      check(context, {form, in, out, 0, 5, 4, accumulate}, false);
-      check(context, {form, in, out, 5, 0, 4, accumulate}, false);
-      check(context, {form, in, out, 5, 4, 0, accumulate}, true);
-      check(context, {form, in, out, 5, 4, 0, accumulate, form == Form::nt}, true);
-    }
+  for (const auto& [in, out] : {std::pair{f32, f32}, {bf16_type, bf16_type}, {bf16_type, f32}, {f64, f64}})
+    for (const Form form : {Form::nt, Form::nn, Form::tn})
+      for (const bool accumulate : {false, true}) {
+        check(context, {form, in, out, 0, 5, 4, accumulate}, false);
+        check(context, {form, in, out, 5, 0, 4, accumulate}, false);
+        check(context, {form, in, out, 5, 4, 0, accumulate}, true);
+        check(context, {form, in, out, 5, 4, 0, accumulate, form == Form::nt}, true);
+      }
 }
 
 TEST(Matmul, WidensLargeOperandsInBlocks) {
-  // More rows of b than one converted block holds, where bf16 goes through f32.
+  // More rows of b than one converted block holds.
   Context context;
   for (const DType out : {DType::bf16, DType::f32}) {
-    check(context, {Form::nt, DType::bf16, out, 2, 4200, 1030, true, true}, true);
-    check(context, {Form::nn, DType::bf16, out, 2, 1030, 4200, true}, true);
+    check(context, {Form::nt, DType::bf16, out, 2, 4200, 1030, true, true, kernel::matmul_widened}, true);
+    check(context, {Form::nn, DType::bf16, out, 2, 1030, 4200, true, false, kernel::matmul_widened}, true);
   }
+}
+
+TEST(Matmul, MoreColumnsThanPanelsArePackedAtOnce) {
+  if (!kernel::avx512_loops()) GTEST_SKIP() << kernel::matmul_description();
+  Context context;
+  for (const auto& [form, m, k] : {std::tuple{Form::nt, 13, 1000}, {Form::nn, 25, 1000}, {Form::tn, 13, 1000}})
+    check(context, {form, DType::f32, DType::f32, m, 1100, k, true, form == Form::nt, kernel::matmul_tiled}, true);
+}
+
+TEST(Matmul, ARowsBitsDontDependOnItsNeighbours) {
+  if (kernel::matmul_description().find("depend on the number of threads") != std::string::npos)
+    GTEST_SKIP() << kernel::matmul_description();
+  Context context;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Form form : {Form::nt, Form::nn}) {
+      const Case all{form, dtype, dtype, 250, 70, 90};
+      const Tensor a = random(context, a_shape(all), dtype, "a"), b = random(context, b_shape(all), dtype, "b");
+      Tensor y = Tensor::empty(context, {all.m, all.n}, dtype);
+      matmul(Cpu{}, form, a, b, y);
+      for (const std::int64_t rows : {32, 33, 41, 101}) {
+        Tensor part = Tensor::empty(context, {rows, all.n}, dtype);
+        matmul(Cpu{}, form, a.rows_view(7, 7 + rows), b, part);
+        EXPECT_EQ(part.to_doubles(), y.rows_view(7, 7 + rows).to_doubles()) << all << ", " << rows << " rows";
+      }
+    }
 }
 
 TEST(Matmul, EveryLengthNeedsFewPrimitives) {
   Context context;
   for (const DType dtype : {DType::f32, DType::bf16}) {
+    Path& path = dtype == DType::f32 ? kernel::matmul_native : kernel::matmul_widened;
     const auto pass = [&](bool view) {
       for (std::int64_t rows = 1; rows <= 700; ++rows) {
         const Tensor x = random(context, {rows + view, 8}, dtype, "x").rows_view(view, rows + view),
                      w = random(context, {4, 8}, dtype, "w");
         Tensor y = Tensor::empty(context, {rows, 4}, dtype), dx = Tensor::empty(context, {rows, 8}, dtype);
         Tensor dw = Tensor::empty(context, {4, 8}, DType::f32);
-        matmul(Cpu{}, Form::nt, x, w, y);
-        matmul(Cpu{}, Form::nn, y, w, dx);
-        matmul(Cpu{}, Form::tn, y, x, dw);
+        path(Form::nt, {rows, 4, 8}, x, w, y, {});
+        path(Form::nn, {rows, 8, 4}, y, w, dx, {});
+        path(Form::tn, {4, 8, rows}, y, x, dw, {});
       }
     };
     const auto before = kernel::matmul_primitives_created(context);

@@ -101,16 +101,30 @@ TEST(Vec, SumsAndMaximaOfAllLanes) {
 TEST(Vec, RandomDrawsAreThoseOfSingleBlocks) {
   const RandomKey key{0x123456789abcdef0u};
   const RandomCounter start{0xffffffffu, 3, 0x80000000u, 5};
-  constexpr std::int64_t blocks = 21, room = blocks + philox_lanes;
+  constexpr std::int64_t blocks = 21, room = blocks + random_blocks;
   std::vector<std::uint16_t> last(room * draws_per_block), third(room * draws_per_block);
-  random_draws<3>(key, start, blocks, last.data());
-  random_draws<2>(key, start, blocks, third.data());
+  random_draws(key, start, 3, blocks, last.data());
+  random_draws(key, start, 2, blocks, third.data());
   for (std::uint32_t b = 0; b < blocks; ++b)
     for (std::uint32_t j = 0; j < 8; ++j) {
       const auto draw = [&](RandomCounter counter) { return philox(key, counter)[j / 2] >> (j % 2 * 16) & 0xffffu; };
       ASSERT_EQ(last[b * 8 + j], draw({start[0], start[1], start[2], start[3] + b})) << "block " << b << " draw " << j;
       ASSERT_EQ(third[b * 8 + j], draw({start[0], start[1], start[2] + b, start[3]})) << "block " << b << " draw " << j;
     }
+}
+
+TEST(Vec, RandomWordsAreThoseOfSingleBlocks) {
+  const RandomKey key{0xfedcba9876543210u};
+  const RandomCounter start{7, 0xfffffff8u, 9, 0x12345678u};
+  for (int word = 0; word < 4; ++word) {
+    std::uint32_t words[4][random_blocks];
+    random_words(key, start, word, words);
+    for (std::uint32_t i = 0; i < random_blocks; ++i) {
+      RandomCounter counter = start;
+      counter[static_cast<std::size_t>(word)] += i;  // wraps around
+      for (std::size_t w = 0; w < 4; ++w) ASSERT_EQ(words[w][i], philox(key, counter)[w]) << word << ' ' << i << ' ' << w;
+    }
+  }
 }
 
 }  // namespace
