@@ -9,6 +9,7 @@ void write_export(Workload& work, const std::string& file) {
   const Tensor loss = work.loss(Pass{});
   backward(loss);
   work.store.finish_step();
+  std::filesystem::remove(file);  // the writer overwrites nothing
   Hdf5Writer writer(file);
   writer.add("loss", loss.detach());
   for (const auto& [path, tensor] : work.inputs) writer.add(path, tensor);

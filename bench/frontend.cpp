@@ -50,6 +50,7 @@ void make(const fs::path& folder) {
   const auto sound = read_audio(folder / "0.wav", features().sample_rate);
   const Frontend frontend(features());
   const auto first = frontend(std::span<const float>(sound));
+  fs::remove(folder / "first.h5");  // the writer overwrites nothing
   Hdf5Writer writer(folder / "first.h5");
   writer.add("features", Tensor::of(context, {std::ssize(first) / features().mels, features().mels}, first));
   writer.finish();

@@ -51,6 +51,7 @@ def compare_steps(letter, dtype, arguments):
     results = take_turns({
         "ours": ours("bench_step", WORKLOADS[letter], *steps),
         "eager": program,
+        "eager, head in pieces": program.plus("--chunked-head"),
         "compiled": program.plus("--compile"),
     }, arguments.repeats)
     name = f"step.{letter}.{dtype}"

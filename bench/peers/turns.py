@@ -50,12 +50,18 @@ def ours(name, *words):
 
 
 def allocator():
-    """PyTorch frees and takes its large blocks every step. glibc's malloc gives them back to the system each time unless told
-    otherwise, and tcmalloc keeps them, which is the faster of the two."""
-    library = ctypes.util.find_library("tcmalloc_minimal")
-    if library:
-        return {"LD_PRELOAD": library}
-    return {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(256 << 20)}
+    """PyTorch takes and frees its large blocks at every step. glibc's malloc gives them back to the system each time unless told
+    otherwise; tcmalloc and jemalloc keep them. CHORUS_PEERS_ALLOCATOR chooses one of the three."""
+    libraries = {"tcmalloc": "tcmalloc_minimal", "jemalloc": "jemalloc", "malloc": None}
+    choice = os.environ.get("CHORUS_PEERS_ALLOCATOR", "tcmalloc")
+    if choice not in libraries:
+        sys.exit(f"CHORUS_PEERS_ALLOCATOR={choice}; {', '.join(libraries)} are there")
+    if choice == "malloc":
+        return {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(256 << 20)}
+    library = ctypes.util.find_library(libraries[choice])
+    if not library:
+        sys.exit(f"no lib{libraries[choice]}; scripts/bench setup installs it")
+    return {"LD_PRELOAD": library, "MALLOC_CONF": "oversize_threshold:1,background_thread:true,dirty_decay_ms:-1,muzzy_decay_ms:-1"}
 
 
 def peer(script, *words):
