@@ -20,13 +20,13 @@ case $suite in
   noble | jammy) family=ubuntu recipe=$recipes/gutsy components=main,universe ;;  # newer than this debootstrap may know
   *) family=debian recipe=$recipes/sid components=main ;;
 esac
-tools=(debootstrap $([[ $family == ubuntu ]] && echo ubuntu-keyring))
-if ! dpkg-query -s "${tools[@]}" >/dev/null 2>&1; then
+if ! command -v debootstrap >/dev/null; then
   apt-get -qq update
-  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${tools[@]}" >/dev/null
+  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends debootstrap >/dev/null
 fi
 mirror=${CHORUS_BARE_MIRROR:-}
 [[ $mirror || $(source /etc/os-release && echo "$ID") != "$family" ]] || mirror=$(own_archive)
+[[ $mirror ]] || mirror=$(sed -n 's,.*default_mirror \(.*/archive\..*\),\1,p' "$recipe")  # without the archive's keys debootstrap forgets it
 root=$(mktemp -d "${TMPDIR:-/tmp}/chorus-bare-XXXXXX")
 trap 'umount -R "$root/proc" "$root/dev" 2>/dev/null || true; rm -rf --one-file-system "$root"' EXIT
 
