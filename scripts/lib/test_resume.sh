@@ -21,7 +21,7 @@ rm -rf "$work"
 mkdir -p "$work"
 phases=(70 70 60)
 every=20
-overrides=(data.validation= "trainer.checkpoint_every_n_steps=$every")
+overrides=(data.validation= trainer.val_check_interval=0 "trainer.checkpoint_every_n_steps=$every")
 for i in "${!phases[@]}"; do overrides+=("phases[$i].steps=${phases[i]}" "phases[$i].schedule.warmup_steps=10"); done
 total=$((phases[0] + phases[1] + phases[2]))
 
