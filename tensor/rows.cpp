@@ -1,3 +1,4 @@
+#include <chorus/tensor/kernels/rope.h>
 #include <chorus/tensor/rows.h>
 
 namespace chorus {
@@ -23,7 +24,8 @@ Rows make_rows(Context& context, std::span<const std::int64_t> lengths, std::spa
   }
   const auto sequences = static_cast<std::int64_t>(lengths.size()), rows = std::int64_t{offsets.back()};
   return {Tensor::of(context, {sequences + 1}, offsets), Tensor::of(context, {sequences}, ids),
-          Tensor::of(context, {rows, 2}, index), Tensor::of(context, {rows}, positions)};
+          Tensor::of(context, {rows, 2}, index), Tensor::of(context, {rows}, positions),
+          std::make_shared<kernel::RopeTables>()};
 }
 
 Rows with_lengths(const Rows& rows, std::span<const std::int64_t> lengths) {

@@ -2,7 +2,13 @@
 #pragma once
 #include <chorus/tensor/tensor.h>
 
+#include <memory>
+
 namespace chorus {
+
+namespace kernel {
+struct RopeTables;
+}
 
 /// Sequence s owns rows [offsets[s], offsets[s+1]). All tensors are on the CPU.
 struct Rows {
@@ -10,6 +16,7 @@ struct Rows {
   Tensor ids;        ///< i64 [sequences]: sample ids, first part of every random counter
   Tensor index;      ///< i32 [rows, 2]: (sequence, position in it) of each row
   Tensor positions;  ///< i32 [rows]: positions for rotary embeddings; equals the position in the sequence unless set otherwise
+  std::shared_ptr<kernel::RopeTables> rope_tables{};  ///< what `rope` has made for these rows; all layers and copies share it
 
   std::int64_t sequences() const { return ids.numel(); }
   std::int64_t count() const { return index.size(0); }

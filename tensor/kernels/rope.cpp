@@ -53,6 +53,14 @@ RopeTable rope_table(Cpu, const Tensor& positions, int head_dim, double base, DT
   return table;
 }
 
+const RopeTable& RopeTables::find(Cpu device, const Tensor& positions, int head_dim, double base, DType type) {
+  for (const Entry& e : entries)
+    if (e.positions.data() == positions.data() && e.positions.numel() == positions.numel() && e.head_dim == head_dim &&
+        e.base == base && e.table.values.dtype() == type)
+      return e.table;
+  return entries.emplace_back(Entry{positions, head_dim, base, rope_table(device, positions, head_dim, base, type)}).table;
+}
+
 void rope(Cpu, const Tensor& x, const RopeTable& table, int heads, int head_dim, bool back, Tensor& y) {
   dispatch_floating(x.dtype(), "rope", [&]<class T>() {
     using C = compute_type<T>;

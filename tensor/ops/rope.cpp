@@ -17,7 +17,9 @@ Tensor rope(const Tensor& x, const Rows& rows, int heads, int head_dim, double b
   require(negative == positions.end(), "rope", "position ", negative == positions.end() ? 0 : *negative, " of row ",
           negative - positions.begin(), "; positions count from 0");
   const Cpu device = cpu(x.context(), "rope");
-  const kernel::RopeTable table = kernel::rope_table(device, rows.positions, head_dim, base, wide(x.dtype()));
+  kernel::RopeTables own;  // of rows that were put together by hand
+  const kernel::RopeTable table =
+      (rows.rope_tables ? *rows.rope_tables : own).find(device, rows.positions, head_dim, base, wide(x.dtype()));
   Tensor y = Tensor::empty(x.context(), x.shape(), x.dtype());
   kernel::rope(device, x, table, heads, head_dim, false, y);
   return record("rope", y, {x}, {table.values, table.slots}, [heads, head_dim](const Backward& b) {

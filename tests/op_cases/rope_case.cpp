@@ -1,3 +1,4 @@
+#include <chorus/tensor/kernels/rope.h>
 #include <chorus/tensor/ops/rope.h>
 #include <gmock/gmock.h>
 
@@ -84,6 +85,24 @@ TEST(Rope, ErrorsNameWhatIsWrong) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("position -3 of row 1"));
   }
+}
+
+TEST(Rope, LayersOfABatchShareATable) {
+  Context context;
+  const std::vector<std::int64_t> lengths{5, 3}, ids{0, 1};
+  Rows rows = make_rows(context, lengths, ids);
+  const Tensor x = Tensor::full(context, {8, 8}, DType::f64, 1.0);
+  const auto first = rope(x, rows, 2, 4, base).to_doubles();
+  const Rows copy = rows;
+  EXPECT_EQ(rope(x, copy, 2, 4, base).to_doubles(), first);
+  EXPECT_EQ(rows.rope_tables->entries.size(), 1u);
+  const auto other_base = rope(x, rows, 2, 4, 100).to_doubles();
+  EXPECT_NE(other_base, first);
+  rope(x, rows, 1, 8, base);
+  EXPECT_EQ(rows.rope_tables->entries.size(), 3u);
+  rows.positions = Tensor::of(context, {8}, std::vector<std::int32_t>{7, 6, 5, 4, 3, 2, 1, 0});
+  EXPECT_NE(rope(x, rows, 2, 4, base).to_doubles(), first) << "other positions";
+  EXPECT_EQ(rows.rope_tables->entries.size(), 4u);
 }
 
 }  // namespace
