@@ -29,7 +29,7 @@ RunConfig trajectory_part(RunConfig config) {
   trainer.gradient_clip_val = config.trainer.gradient_clip_val;
   config.trainer = trainer;
   config.data.validation.clear();
-  config.model.encoder_chunk_size_seconds = SalmConfig{}.encoder_chunk_size_seconds;  // no part of training
+  config.model.encoder_chunk_size_seconds = SalmConfig{}.encoder_chunk_size_seconds;  // changes no weights
   config.data.cache_gigabytes = DataConfig{}.cache_gigabytes;
   config.loader.prefetch = LoaderConfig{}.prefetch;
   config.loader.threads = LoaderConfig{}.threads;

@@ -93,7 +93,7 @@ class Trainer {
     if (!config.data.validation.empty())
       validation_ =
           sources_of(read_usable(config.data.validation, config.data.skip_bad_lines, config.content(), hooks.message).entries);
-    if (config.model.perception) evaluated_.chunks = chunk_options({}, config);
+    if (config.model.perception && !validation_.empty()) evaluated_.chunks = chunk_options({}, config);
     check_phases();
     context_.trace.sum(true);
     context_.trace.record(config.trainer.trace);

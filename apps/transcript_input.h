@@ -18,7 +18,7 @@ std::vector<TranscriptSource> list_sources(const std::vector<std::string>& input
 /// The entries of a manifest, with reference or without; lines that can't be used are told to `report` and left out.
 std::vector<TranscriptSource> list_manifest(const std::filesystem::path& manifest, const BadLine& report);
 
-/// Those of entries that have been read.
+/// Of entries that were read and filtered elsewhere.
 std::vector<TranscriptSource> sources_of(std::vector<ManifestEntry> entries);
 
 /// `raw` describes what comes from standard input; without it that is a WAV stream or a file that was redirected.

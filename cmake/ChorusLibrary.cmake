@@ -3,6 +3,7 @@
 set(CHORUS_INCLUDE ${PROJECT_BINARY_DIR}/include)
 file(MAKE_DIRECTORY ${CHORUS_INCLUDE}/chorus)
 
+# Parsing headers is half of compiling; sources of one target may share it.
 function(chorus_compile_together target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${CHORUS_UNITY} UNITY_BUILD_BATCH_SIZE 10)
 endfunction()

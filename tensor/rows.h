@@ -16,7 +16,9 @@ struct Rows {
   Tensor ids;        ///< i64 [sequences]: sample ids, first part of every random counter
   Tensor index;      ///< i32 [rows, 2]: (sequence, position in it) of each row
   Tensor positions;  ///< i32 [rows]: positions for rotary embeddings; equals the position in the sequence unless set otherwise
-  std::shared_ptr<kernel::RopeTables> rope_tables{};  ///< what `rope` has made for these rows; all layers and copies share it
+  std::shared_ptr<kernel::RopeTables> rope_tables{};  ///< what `rope` has made for these rows, found by the address of
+                                                      ///< `positions`: after the first `rope` a change needs a new tensor.
+                                                      ///< Layers and copies share it, so one thread at a time may use them.
 
   std::int64_t sequences() const { return ids.numel(); }
   std::int64_t count() const { return index.size(0); }

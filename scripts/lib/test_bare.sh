@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 suite=bookworm
 [[ $# -gt 0 && $1 != *=* ]] && { suite=$1; shift; }
-(($#)) || set -- phases[0].steps=100 phases[1].steps=100 phases[2].steps=50
+(($#)) || set -- phases[{0,1,2}].steps=100 phases[{0,1,2}].schedule.warmup_steps=10
 
 say() { echo "== bare: $*"; }
 ((EUID == 0)) || { echo "scripts/test bare: a chroot needs root; run it as: sudo scripts/test bare" >&2; exit 1; }
@@ -26,7 +26,7 @@ if ! command -v debootstrap >/dev/null; then
 fi
 mirror=${CHORUS_BARE_MIRROR:-}
 [[ $mirror || $(source /etc/os-release && echo "$ID") != "$family" ]] || mirror=$(own_archive)
-[[ $mirror ]] || mirror=$(sed -n 's,.*default_mirror \(.*/archive\..*\),\1,p' "$recipe")  # without the archive's keys debootstrap forgets it
+[[ $mirror ]] || mirror=$(sed -n 's,.*default_mirror \(.*/archive\..*\),\1,p' "$recipe" | head -n 1)  # debootstrap forgets it without keys
 root=$(mktemp -d "${TMPDIR:-/tmp}/chorus-bare-XXXXXX")
 trap 'umount -R "$root/proc" "$root/dev" 2>/dev/null || true; rm -rf --one-file-system "$root"' EXIT
 

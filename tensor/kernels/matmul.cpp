@@ -44,9 +44,6 @@ void empty_sum(const Tensor& y, MatmulSizes sizes, const MatmulOptions& options)
   });
 }
 
-/// With fewer rows packing the right operand costs more than the tiles gain.
-constexpr std::int64_t fewest_tiled_rows = 32;
-
 }  // namespace
 
 void matmul(Cpu, Form form, const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options) {
@@ -58,8 +55,8 @@ void matmul(Cpu, Form form, const Tensor& a, const Tensor& b, Tensor& y, const M
                   static_cast<double>(a.bytes() + b.bytes() + y.bytes()));
   if (a.dtype() == DType::f64) return matmul_f64(form, sizes, a, b, y, options);
   if (a.dtype() == DType::bf16 && !onednn::native_bf16()) {
-    if (avx512_loops() && sizes.m >= fewest_tiled_rows) return matmul_tiled(form, sizes, a, b, y, options);
-    return matmul_widened(form, sizes, a, b, y, options);
+    // Whatever the number of rows: a row's bits must not depend on how many others there are.
+    return avx512_loops() ? matmul_tiled(form, sizes, a, b, y, options) : matmul_widened(form, sizes, a, b, y, options);
   }
   matmul_native(form, sizes, a, b, y, options);
 }

@@ -89,7 +89,8 @@ void contraction(MatmulSizes sizes, const Tensor& a, const Tensor& b, Tensor& y,
 }  // namespace
 
 void matmul_native(Form form, MatmulSizes sizes, const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options) {
-  if (form == Form::tn && y.dtype() != DType::bf16) return contraction(sizes, a, b, y, options.accumulate);
+  const bool one_part = sizes.k <= contraction_chunk && whole_rows(sizes.k) % sizes.k == 0;
+  if (form == Form::tn && (y.dtype() != DType::bf16 || one_part)) return contraction(sizes, a, b, y, options.accumulate);
   if (form == Form::tn) {  // sums of several parts are rounded once
     Tensor total = Tensor::empty(y.context(), {sizes.m, sizes.n}, DType::f32, Category::workspace);
     contraction(sizes, a, b, total, false);

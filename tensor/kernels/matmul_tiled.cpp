@@ -26,6 +26,11 @@ struct Matrix {
   bool half;
   std::int64_t ld;
   explicit Matrix(const Tensor& t) : data(static_cast<char*>(t.data())), half(t.dtype() == DType::bf16), ld(t.cols()) {}
+  Matrix from(std::int64_t row, std::int64_t col) const {
+    Matrix part = *this;
+    part.data = place(row, col);
+    return part;
+  }
   char* place(std::int64_t row, std::int64_t col) const { return data + (row * ld + col) * (half ? 2 : 4); }
   avx512::Source at(std::int64_t row, std::int64_t col) const { return {place(row, col), half, ld}; }
 };
@@ -41,36 +46,40 @@ Range part(std::int64_t whole, std::int64_t unit, std::int64_t index, std::int64
   return {std::min(whole, units * index / count * unit), std::min(whole, units * (index + 1) / count * unit)};
 }
 
-/// y (+)= a b for f32 or bf16 y, contracting in blocks of `depth`; bf16 y in one, so that it is rounded once.
+/// y (+)= a b for f32 or bf16 y, contracting in blocks of `depth`; bf16 y in one, so that it is rounded once. Rows of the
+/// result are those from `first_row` on.
 class Product {
  public:
   Product(Form form, MatmulSizes size, const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options,
-          std::int64_t depth)
+          std::int64_t depth, std::int64_t first_row = 0)
       : form_(form),
         size_(size),
-        left_(a),
+        left_(Matrix(a).from(form == Form::tn ? 0 : first_row, form == Form::tn ? first_row : 0)),
         right_(b),
         y_(y),
         accumulate_(options.accumulate),
         depth_(depth),
         grouped_(form == Form::tn),
         copied_(grouped_ || left_.half),
-        panels_once_(std::max<std::int64_t>(1, panel_values / (depth * panel_columns))),
-        rows_once_(std::clamp<std::int64_t>(block_values / depth / group_rows * group_rows, group_rows, most_rows)) {
+        panels_once_(std::clamp<std::int64_t>(panel_values / (depth * panel_columns), 1, parts(size.n, panel_columns))),
+        rows_once_(std::clamp<std::int64_t>(block_values / depth / group_rows * group_rows, group_rows,
+                                            std::min(most_rows, parts(size.m, group_rows) * group_rows))) {
     if (options.bias) bias_.emplace(*options.bias);
   }
 
   void run(Context& context) const {
     const double flops = 2.0 * static_cast<double>(size_.m) * static_cast<double>(size_.n) * static_cast<double>(size_.k);
     const std::int64_t threads = flops < parallel_flops ? 1 : omp_get_max_threads();
-    // Threads share the longer side first: what the other side needs is packed by each of them.
+    // Threads share the longer side first, since what the other side needs is packed by each of them; a left operand that is
+    // read where it lies costs nothing there.
     const std::int64_t row_units = parts(size_.m, group_rows), column_units = parts(size_.n, panel_columns);
     const bool by_columns = size_.n >= size_.m || !copied_;
     const std::int64_t first = std::min(threads, by_columns ? column_units : row_units);
     const std::int64_t second = std::min(threads / first, by_columns ? row_units : column_units);
     const std::int64_t row_parts = by_columns ? second : first, column_parts = by_columns ? first : second;
     const std::int64_t panel_size = panels_once_ * depth_ * panel_columns, copy_size = copied_ ? rows_once_ * depth_ : 0;
-    const Tensor scratch = Tensor::empty(context, {threads, panel_size + copy_size}, DType::f32, Category::workspace);
+    const Tensor scratch =
+        Tensor::empty(context, {row_parts * column_parts, panel_size + copy_size}, DType::f32, Category::workspace);
     float* const data = scratch.as<float>();
 #pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads))
     for (std::int64_t p = 0; p < row_parts * column_parts; ++p) {
@@ -137,10 +146,16 @@ void matmul_tiled(Form form, MatmulSizes sizes, const Tensor& a, const Tensor& b
   const std::int64_t depth = std::min(sizes.k, contraction_chunk);
   if (y.dtype() == DType::f32 || sizes.k <= 4 * contraction_chunk)
     return Product(form, sizes, a, b, y, options, y.dtype() == DType::f32 ? depth : sizes.k).run(y.context());
-  Tensor total = Tensor::empty(y.context(), {sizes.m, sizes.n}, DType::f32, Category::workspace);
-  Product(form, sizes, a, b, total, {.accumulate = false, .bias = options.bias}, depth).run(y.context());
-  convert<float, bf16>({total.as<float>(), sizes.m, sizes.n, sizes.n}, {y.as<bf16>(), sizes.m, sizes.n, sizes.n},
-                       options.accumulate);
+  // Sums of several parts are rounded once; in blocks of rows, or of columns of a (tn), so that no second y is needed.
+  constexpr std::int64_t step = 1024;
+  for (std::int64_t row = 0; row < sizes.m; row += step) {
+    const std::int64_t rows = std::min(step, sizes.m - row);
+    Tensor total = Tensor::empty(y.context(), {rows, sizes.n}, DType::f32, Category::workspace);
+    Product(form, {rows, sizes.n, sizes.k}, a, b, total, {.accumulate = false, .bias = options.bias}, depth, row)
+        .run(y.context());
+    convert<float, bf16>({total.as<float>(), rows, sizes.n, sizes.n}, {y.as<bf16>() + row * sizes.n, rows, sizes.n, sizes.n},
+                         options.accumulate);
+  }
 }
 
 }  // namespace chorus::kernel

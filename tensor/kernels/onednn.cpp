@@ -126,7 +126,16 @@ bool has_bf16() { return has(dnnl::cpu_isa::avx512_core_bf16); }
 
 bool native_bf16() { return has(dnnl::cpu_isa::avx512_core_amx) || (has_bf16() && !made_by_intel()); }
 
-bool has_avx512() { return has(dnnl::cpu_isa::avx512_core); }
+bool has_avx512() {
+#if defined(__x86_64__)
+  // oneDNN alone won't do: it has no name for processors with a part of these.
+  const bool here = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#else
+  constexpr bool here = false;
+#endif
+  return here && has(dnnl::cpu_isa::avx512_core);
+}
 
 bool bits_depend_on_threads() { return !has_avx512(); }
 

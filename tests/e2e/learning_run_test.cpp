@@ -123,7 +123,8 @@ TEST(LearningRun, EvaluationsHearLongRecordingsInChunksAsTheCommandDoes) {
 TEST(LearningRun, ChunksShorterThanTheShortestTailAreRefusedBeforeTheFirstStep) {
   const Folder folder("tail");
   const auto corpus = write_corpus(folder.path);
-  const RunConfig config = tiny(corpus, folder.path / "run", {"model.encoder_chunk_size_seconds=0.3"});
+  const RunConfig config =
+      tiny(corpus, folder.path / "run", {"data.validation=" + corpus.string(), "model.encoder_chunk_size_seconds=0.3"});
   Heard heard;
   EXPECT_THROW(train(config, heard.hooks()), Error);
   EXPECT_TRUE(heard.steps.empty());

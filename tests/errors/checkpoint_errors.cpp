@@ -64,7 +64,7 @@ void checkpoint_errors(ErrorTable& table) {
     fs::remove_all("run/checkpoints");
     fs::copy("other/checkpoints", "run/checkpoints", fs::copy_options::recursive);
     return resume_refused({"step-000004 is of another model", "of another shape: model/", "(32) instead of (16)",
-                    "missing in it: model/llm/layers/0"});
+                           "missing in it: model/llm/layers/0"});
   });
   table.add("a checkpoint of a later version", [](Scene& s) {
     write_run(s);
@@ -80,7 +80,7 @@ void checkpoint_errors(ErrorTable& table) {
   table.add("another configuration for the same folder", [](Scene& s) {
     write_run(s);
     return resume_refused({"run holds a run with another configuration", "was: weight_decay", "now: weight_decay = 0.5"},
-                   {"optimizer.weight_decay=0.5"});
+                          {"optimizer.weight_decay=0.5"});
   });
   table.add("the run's config.toml is gone", [](Scene& s) {
     write_run(s);

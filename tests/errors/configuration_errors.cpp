@@ -61,7 +61,7 @@ void configuration_errors(ErrorTable& table) {
       {"trainer: val_check_interval is 5, but data.validation is empty"});
   table.add("an unknown word in the prompt", [](Scene& s) {
     return toml_refused(s, "prompt = \"{bos}{sound}{answer}\"\n" + std::string(base),
-                   {"my.toml:1:10: prompt: '{bos}{sound}{answer}' has {sound}", "{audio}, {answer}, {bos} and {eos}"});
+                        {"my.toml:1:10: prompt: '{bos}{sound}{answer}' has {sound}", "{audio}, {answer}, {bos} and {eos}"});
   });
 }
 

@@ -70,7 +70,8 @@ void manifest_errors(ErrorTable& table) {
   });
   table.add("bad lines with `data.skip_bad_lines = false`: all at once", [](Scene& s) {
     write_corpus(s, "ab\n" + line("", "ab"));
-    return manifest_refused({"train.jsonl:5: no JSON", "train.jsonl:6: field 'audio_filepath' is empty"}, {"data.skip_bad_lines=false"});
+    return manifest_refused({"train.jsonl:5: no JSON", "train.jsonl:6: field 'audio_filepath' is empty"},
+                            {"data.skip_bad_lines=false"});
   });
   table.add("no line that can be used", [](Scene& s) {
     s.write("train.jsonl", line("gone.wav", "ab") + "ab\n");

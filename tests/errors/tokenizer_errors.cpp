@@ -31,7 +31,8 @@ void tokenizer_errors(ErrorTable& table) {
   });
   table.add("more pieces asked for than the texts give", [](Scene& s) {
     write_corpus(s);
-    return tokenizer_refused({"tokenizer.type=unigram", "tokenizer.vocab_size=5000"}, {"unigram with vocab_size 5000 on 4 texts"});
+    return tokenizer_refused({"tokenizer.type=unigram", "tokenizer.vocab_size=5000"},
+                             {"unigram with vocab_size 5000 on 4 texts"});
   });
   table.add("a tokenizer without a piece that the prompt uses", [](Scene& s) {
     write_corpus(s);

@@ -138,10 +138,11 @@ TEST_F(CheckFiles, HeldOutTextAndSoundMustNotBeTrainedOn) {
   std::filesystem::copy(path("bb.wav"), path("copy.wav"));
   const auto train = manifest("t.jsonl", line("a.wav", "Press one, please.") + line("bb.wav", "alpha")),
              held = manifest("h.jsonl", line("ccc.wav", "press ONE please") + line("copy.wav", "beta"));
-  EXPECT_THAT(shown(check({train, held})), ::testing::Not(::testing::Contains(HasSubstr("straddles")))) << "both are to train on";
+  EXPECT_THAT(shown(check({train, held})), ::testing::Not(::testing::Contains(HasSubstr("straddles"))))
+      << "both are to train on";
   const auto found = shown(check({train}, {held}));
   EXPECT_THAT(found, ::testing::Contains(AllOf(HasSubstr("E text straddles @ h.jsonl:1"), HasSubstr("t.jsonl:1"),
-                                             HasSubstr("'press one please'"))));
+                                               HasSubstr("'press one please'"))));
   EXPECT_THAT(found, ::testing::Contains(AllOf(HasSubstr("E sound straddles @ h.jsonl:2"), HasSubstr("t.jsonl:2"))));
   EXPECT_THAT(shown(check({train}, {held}, false)), ::testing::Not(::testing::Contains(HasSubstr("sound straddles"))))
       << "headers don't tell";

@@ -173,7 +173,8 @@ TEST(Features, PerFeatureNormalisationHasMeanZeroAndUnbiasedDeviation) {
   FeatureConfig c;
   c.mels = 20;
   const Frontend frontend(c);
-  const std::vector<double> y = frontend.operator()<double>(noise_f64(8000, 5)), raw = frontend.log_mel<double>(noise_f64(8000, 5));
+  const std::vector<double> y = frontend.operator()<double>(noise_f64(8000, 5)),
+                            raw = frontend.log_mel<double>(noise_f64(8000, 5));
   for (int m = 0; m < c.mels; ++m) {
     double mean = 0, raw_mean = 0, square = 0;
     for (int t = 0; t < 50; ++t) mean += y[t * 20 + m] / 50, raw_mean += raw[t * 20 + m] / 50;

@@ -204,7 +204,7 @@ TEST(Matmul, ARowsBitsDontDependOnItsNeighbours) {
       const Tensor a = random(context, a_shape(all), dtype, "a"), b = random(context, b_shape(all), dtype, "b");
       Tensor y = Tensor::empty(context, {all.m, all.n}, dtype);
       matmul(Cpu{}, form, a, b, y);
-      for (const std::int64_t rows : {32, 33, 41, 101}) {
+      for (const std::int64_t rows : {1, 5, 31, 32, 33, 41, 101}) {
         Tensor part = Tensor::empty(context, {rows, all.n}, dtype);
         matmul(Cpu{}, form, a.rows_view(7, 7 + rows), b, part);
         EXPECT_EQ(part.to_doubles(), y.rows_view(7, 7 + rows).to_doubles()) << all << ", " << rows << " rows";
