@@ -1,5 +1,6 @@
 // What a run trains, what it leaves alone, and whether the result can be used.
 #include <chorus/apps/training_state.h>
+#include <gmock/gmock.h>
 
 #include <map>
 
@@ -126,7 +127,8 @@ TEST(LearningRun, ChunksShorterThanTheShortestTailAreRefusedBeforeTheFirstStep) 
   const RunConfig config =
       tiny(corpus, folder.path / "run", {"data.validation=" + corpus.string(), "model.encoder_chunk_size_seconds=0.3"});
   Heard heard;
-  EXPECT_THROW(train(config, heard.hooks()), Error);
+  EXPECT_THAT([&] { train(config, heard.hooks()); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("encoder_chunk_size_seconds")));
   EXPECT_TRUE(heard.steps.empty());
 }
 
