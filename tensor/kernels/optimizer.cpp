@@ -13,18 +13,21 @@ constexpr std::int64_t parallel_from = 1 << 15;
 template <class MakeBody>
 void update(std::span<const DecayRange> ranges, const Tensor& master, const Tensor& value, const MakeBody& make_body) {
   constexpr std::int64_t chunk = 1 << 13;
-  std::vector<DecayRange> chunks;
-  std::int64_t total = 0;
+  // Where each range's chunks begin. A list of the chunks themselves would be fresh pages from the system in every step.
+  std::vector<std::int64_t> begins;
+  std::int64_t total = 0, chunks = 0;
   for (const auto& range : ranges) {
+    begins.push_back(chunks);
     total += range.count;
-    for (std::int64_t at = 0; at < range.count; at += chunk)
-      chunks.push_back({range.first + at, std::min(chunk, range.count - at), range.weight_decay});
+    chunks += (range.count + chunk - 1) / chunk;
   }
   bf16* copy = value.data() == master.data() ? nullptr : value.as<bf16>();
 #pragma omp parallel for schedule(static) if (total > parallel_from)
-  for (std::size_t c = 0; c < chunks.size(); ++c) {
-    const auto body = make_body(chunks[c].weight_decay);
-    const std::int64_t first = chunks[c].first, end = first + chunks[c].count;
+  for (std::int64_t c = 0; c < chunks; ++c) {
+    const auto r = static_cast<std::size_t>(std::upper_bound(begins.begin(), begins.end(), c) - begins.begin() - 1);
+    const DecayRange& range = ranges[r];
+    const auto body = make_body(range.weight_decay);
+    const std::int64_t at = (c - begins[r]) * chunk, first = range.first + at, end = first + std::min(chunk, range.count - at);
     if (copy) {
 #pragma omp simd
       for (std::int64_t i = first; i < end; ++i) copy[i] = bf16(body(i));
