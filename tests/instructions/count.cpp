@@ -119,7 +119,7 @@ void write_committed(const fs::path& file, const std::string& conditions, const 
           "libraries.\n"
        << holds_for << conditions << '\n';
   for (const auto& [name, counts] : workloads)
-    text << name << ' ' << static_cast<long long>(counts.own) << ' ' << static_cast<long long>(counts.libraries) << '\n';
+    text << name << ' ' << std::llround(counts.own) << ' ' << std::llround(counts.libraries / 1000) * 1000 << '\n';
   write_file_atomically(file, text.str());
 }
 
