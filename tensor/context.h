@@ -21,6 +21,7 @@ struct Context {
   Memory memory;
   Trace trace;
   bool recording = true;                           ///< whether ops write autograd nodes
+  bool remake = true;                              ///< whether backward makes cheap activations again instead of keeping them
   std::uint64_t next_node = 0;                     ///< numbers nodes in order of creation
   std::shared_ptr<kernel::Primitives> primitives;  ///< matrix products prepared so far; see kernels/onednn.cpp
 };

@@ -1,6 +1,7 @@
 #include <chorus/tensor/autograd/node.h>
 #include <chorus/tensor/kernels/pointwise.h>
 
+#include <algorithm>
 #include <queue>
 
 namespace chorus {
@@ -31,6 +32,19 @@ bool wants_grad(const Inputs& inputs) {
   return false;
 }
 
+bool is_remade(const Tensor& x) { return x.node() && x.node()->remake; }
+
+Tensor remade_by_rule(Tensor y, AnyRule remake) {
+  if (!y.node() || !y.context().remake) return y;
+  Node& node = *y.node();
+  for (const auto& remade : node.remade)
+    node.remake_depth = std::max(node.remake_depth, node.inputs[remade.input]->remake_depth);
+  // Dropout of a gate of a norm is worth it; without an end, a chain of cheap ops would be made again as a whole.
+  constexpr int deepest = 4;
+  if (++node.remake_depth <= deepest) node.remake = remake;
+  return y;
+}
+
 Tensor record_rule(const char* op, Tensor y, const Inputs& inputs, Saved saved, AnyRule rule, AnyRule weight_rule) {
   if (!wants_grad(inputs)) return y;
   auto node = std::make_shared<Node>();
@@ -39,7 +53,16 @@ Tensor record_rule(const char* op, Tensor y, const Inputs& inputs, Saved saved, 
   node->order = y.context().next_node++;
   for (const auto& x : inputs) node->inputs.push_back(x.node());
   // A saved tensor is a value, not a way back into the graph: that is what `inputs` is for.
-  for (auto& tensor : saved) node->saved.push_back(tensor.detach());
+  for (auto& tensor : saved) {
+    const auto input =
+        is_remade(tensor) ? std::find(node->inputs.begin(), node->inputs.end(), tensor.node()) : node->inputs.end();
+    if (input == node->inputs.end()) {
+      node->saved.push_back(tensor.detach());
+      continue;
+    }
+    node->remade.push_back({node->saved.size(), static_cast<std::size_t>(input - node->inputs.begin()), tensor.shape()});
+    node->saved.emplace_back();
+  }
   node->rule = rule;
   node->weight_rule = weight_rule;
   y.set_node(std::move(node));
@@ -94,6 +117,16 @@ void deliver_all(const Node& node, Grads grads) {
     if (grads[i] && node.inputs[i]) deliver(*node.inputs[i], std::move(grads[i]));
 }
 
+/// The makers come earlier in the graph, so what they saved is still there.
+void remake_saved(Node& node) {
+  for (const auto& [saved, input, shape] : node.remade) {
+    Node& maker = *node.inputs[input];
+    remake_saved(maker);
+    node.saved[saved] = maker.remake(Backward{maker.saved, {}, maker.inputs}).front().reshaped(shape);
+  }
+  node.remade.clear();
+}
+
 void run_rule(const AnyRule& rule, const Node& node, const Tensor& dy) {
   deliver_all(node, rule(Backward{node.saved, dy, node.inputs}));
 }
@@ -124,6 +157,7 @@ void backward(const Tensor& y, const BackwardOptions& options) {
     node->grad = Tensor();
     require(static_cast<bool>(node->rule), node->op, "the graph was walked already: saved tensors are gone");
     const Span span(dy.context().trace, node->op);
+    remake_saved(*node);
     Grads grads = node->rule(Backward{node->saved, dy, node->inputs});
     require(grads.size() == node->inputs.size(), node->op, "rule gave ", grads.size(), " gradients for ", node->inputs.size(),
             " inputs");

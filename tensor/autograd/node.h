@@ -56,6 +56,12 @@ class AnyRule {
   Grads (*call_)(const void*, const Backward&) = nullptr;
 };
 
+/// A saved tensor that is made again instead of kept.
+struct Remade {
+  std::size_t saved = 0, input = 0;  ///< the input whose node makes it
+  Shape shape;
+};
+
 struct Node {
   const char* op = "";
   std::uint64_t order = 0;                    ///< creation number; backward runs in falling order
@@ -63,9 +69,12 @@ struct Node {
   Saved saved;
   AnyRule rule;         ///< gradients of all inputs, or of all but the deferrable ones
   AnyRule weight_rule;  ///< gradients that may be asked for later: those of leaves, written to their sinks
-  Shape shape;          ///< of the output; gradients of its reshaped handles are brought to it
-  Tensor grad;          ///< sum of what arrived so far, during backward
-  GradSink sink;        ///< leaves only
+  AnyRule remake;       ///< gives the output once more, from `saved`; empty where that costs more than keeping it
+  std::vector<Remade> remade;
+  int remake_depth = 0;  ///< how many remakes one takes, if those before it are remade too
+  Shape shape;           ///< of the output; gradients of its reshaped handles are brought to it
+  Tensor grad;           ///< sum of what arrived so far, during backward
+  GradSink sink;         ///< leaves only
   bool leaf = false;
   ~Node();
 };
@@ -82,6 +91,16 @@ template <Rule F, Rule G>
 Tensor record(const char* op, Tensor y, const Inputs& inputs, Saved saved, const F& rule, const G& weight_rule) {
   return record_rule(op, std::move(y), inputs, std::move(saved), AnyRule(rule), AnyRule(weight_rule));
 }
+/// For outputs that cost less to make again than to keep (norms, gates, dropout): ops that save `y`, which has just been
+/// recorded, keep nothing, and their rules get a new one, equal bit for bit. The rule sees no gradient. Chen et al. (2016),
+/// "Training Deep Nets with Sublinear Memory Cost".
+Tensor remade_by_rule(Tensor y, AnyRule remake);
+template <Rule F>
+Tensor remade_by(Tensor y, const F& remake) {
+  return remade_by_rule(std::move(y), AnyRule(remake));
+}
+/// Whether ops that save `x` keep only the way to make it.
+bool is_remade(const Tensor& x);
 /// Whether `record` would do something: lets an op skip what only its backward needs.
 bool wants_grad(const Inputs& inputs);
 

@@ -40,12 +40,19 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   const Span span(x.context().trace, "rms_norm");
   Tensor y = empty_like(x), rstd = row_statistics(x);
   std::visit([&](auto device) { kernel::rms_norm(device, x, weight, eps, y, rstd); }, x.context().device);
-  return record("rms_norm", y, {x, weight}, {x, weight, rstd}, [](const Backward& b) {
+  y = record("rms_norm", y, {x, weight}, {x, weight, rstd}, [](const Backward& b) {
     const Tensor &x = b.saved[0], &weight = b.saved[1], &rstd = b.saved[2];
     return norm_grads(b, x, [&](Tensor& dx, ColumnTarget dweight, ColumnTarget) {
       std::visit([&](auto device) { kernel::rms_norm_backward(device, x, weight, rstd, b.dy, dx, dweight); },
                  x.context().device);
     });
+  });
+  return remade_by(std::move(y), [eps](const Backward& b) {
+    const Tensor &x = b.saved[0], &weight = b.saved[1];
+    const Span span(x.context().trace, "rms_norm");
+    Tensor y = empty_like(x), rstd = row_statistics(x);
+    std::visit([&](auto device) { kernel::rms_norm(device, x, weight, eps, y, rstd); }, x.context().device);
+    return Grads{y};
   });
 }
 
@@ -56,12 +63,19 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   const Span span(x.context().trace, "layer_norm");
   Tensor y = empty_like(x), mean = row_statistics(x), rstd = row_statistics(x);
   kernel::layer_norm(cpu(x.context(), "layer_norm"), x, weight, bias, eps, y, mean, rstd);
-  return record("layer_norm", y, {x, weight, bias}, {x, weight, mean, rstd}, [](const Backward& b) {
+  y = record("layer_norm", y, {x, weight, bias}, {x, weight, mean, rstd, bias}, [](const Backward& b) {
     const auto& x = b.saved[0];
     return norm_grads(b, x, [&](Tensor& dx, ColumnTarget dweight, ColumnTarget dbias) {
       kernel::layer_norm_backward(cpu(x.context(), "layer_norm"), x, b.saved[1], b.saved[2], b.saved[3], b.dy, dx, dweight,
                                   dbias);
     });
+  });
+  return remade_by(std::move(y), [eps](const Backward& b) {
+    const Tensor& x = b.saved[0];
+    const Span span(x.context().trace, "layer_norm");
+    Tensor y = empty_like(x), mean = row_statistics(x), rstd = row_statistics(x);
+    kernel::layer_norm(cpu(x.context(), "layer_norm"), x, b.saved[1], b.saved[4], eps, y, mean, rstd);
+    return Grads{y};
   });
 }
 

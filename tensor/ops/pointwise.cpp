@@ -33,16 +33,20 @@ void require_alike(const char* op, const Tensor& a, const Tensor& b) {
 Tensor gate(const char* name, Gate op, const Tensor& x) {
   require_floating(name, x);
   require(x.rank() >= 1 && x.cols() % 2 == 0, name, "splits the last dim into two halves, given ", x);
-  Shape half = x.shape();
-  half[-1] /= 2;
-  Tensor y = Tensor::empty(x.context(), half, x.dtype());
-  const Span span(x.context().trace, name);
-  kernel::gate(cpu(x.context(), name), op, x, y);
-  return record(name, y, {x}, {x}, [op, name](const Backward& b) {
+  const auto forward = [op, name](const Tensor& x) {
+    const Span span(x.context().trace, name);
+    Shape half = x.shape();
+    half[-1] /= 2;
+    Tensor y = Tensor::empty(x.context(), half, x.dtype());
+    kernel::gate(cpu(x.context(), name), op, x, y);
+    return y;
+  };
+  Tensor y = record(name, forward(x), {x}, {x}, [op, name](const Backward& b) {
     Tensor dx = empty_like(b.saved[0]);
     kernel::gate_backward(cpu(dx.context(), name), op, b.saved[0], b.dy, dx);
     return Grads{dx};
   });
+  return remade_by(std::move(y), [forward](const Backward& b) { return Grads{forward(b.saved[0])}; });
 }
 
 }  // namespace
@@ -107,8 +111,12 @@ Tensor relu(const Tensor& x) {
 Tensor silu(const Tensor& x) {
   require_floating("silu", x);
   const Span span(x.context().trace, "silu");
-  return record("silu", unary(Unary::silu, x), {x}, {x},
-                [](const Backward& b) { return Grads{binary(Binary::silu_backward, b.saved[0], b.dy)}; });
+  Tensor y = record("silu", unary(Unary::silu, x), {x}, {x},
+                    [](const Backward& b) { return Grads{binary(Binary::silu_backward, b.saved[0], b.dy)}; });
+  return remade_by(std::move(y), [](const Backward& b) {
+    const Span span(b.saved[0].context().trace, "silu");
+    return Grads{unary(Unary::silu, b.saved[0])};
+  });
 }
 
 Tensor swiglu(const Tensor& gate_up) { return gate("swiglu", Gate::swiglu, gate_up); }
