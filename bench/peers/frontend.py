@@ -34,27 +34,31 @@ def mel_filters():
 
 
 class Frontend:
+    """Each sound alone, while it is in the cache, and frames before mels as rFFT gives them: a third of the time of whole batches
+    through torch.stft, |X|^2 as a sum over a dim of 2, and masks (docs/performance.md)."""
+
     def __init__(self, dither=1e-5):
-        self.dither, self.filters, self.window = dither, mel_filters(), torch.hann_window(WINDOW, periodic=False)
+        self.dither, self.filters, self.window = dither, mel_filters().T, torch.hann_window(WINDOW, periodic=False)
+
+    def one(self, x):
+        """[samples] -> [frames, mels]"""
+        if self.dither:
+            x = torch.add(x, torch.randn_like(x), alpha=self.dither)
+        before = WINDOW // 2  # zeros around the signal; the window lies in the middle of a frame, the rest of which is 0
+        signal = torch.zeros(before + len(x) + WINDOW)
+        signal[before] = x[0]
+        torch.sub(x[1:], x[:-1], alpha=0.97, out=signal[before + 1 : before + len(x)])
+        frames = signal.unfold(0, WINDOW, HOP)[: len(x) // HOP] * self.window
+        real, imaginary = torch.view_as_real(torch.fft.rfft(frames, FFT)).unbind(-1)
+        mel = (torch.addcmul(real.square(), imaginary, imaginary) @ self.filters).add_(2.0**-24).log_()
+        mel -= mel.mean(0)
+        deviation = (mel.square().sum(0) / (len(mel) - 1)).sqrt()  # torch.std is ten times slower
+        return mel.div_(deviation + 1e-5)
 
     def __call__(self, sounds):
-        """Sounds of a batch -> [B, mels, T], zeros behind each, and frames of each."""
-        frames = torch.tensor([len(x) // HOP for x in sounds])
-        x = torch.nn.utils.rnn.pad_sequence(sounds, batch_first=True)
-        if self.dither:
-            x = x + self.dither * torch.randn_like(x)
-        x = torch.cat([x[:, :1], x[:, 1:] - 0.97 * x[:, :-1]], 1)
-        # Behind a sound there is silence, not what dither and the filter leave there.
-        x = x * (torch.arange(x.shape[1]) < torch.tensor([len(s) for s in sounds])[:, None])
-        spectrum = torch.stft(x, FFT, HOP, WINDOW, self.window, center=True, pad_mode="constant", return_complex=True)
-        power = torch.view_as_real(spectrum).square().sum(-1)
-        mel = torch.log(self.filters @ power + 2.0**-24)[..., : int(frames.max())]
-        valid = torch.arange(mel.shape[2]) < frames[:, None, None]
-        count = frames[:, None, None].float()
-        mean = (mel * valid).sum(2, keepdim=True) / count
-        centred = (mel - mean) * valid
-        deviation = (centred.square().sum(2, keepdim=True) / (count - 1)).sqrt()
-        return centred / (deviation + 1e-5), frames
+        """Sounds of a batch -> [B, T, mels], zeros behind each, and frames of each."""
+        features = [self.one(x) for x in sounds]
+        return torch.nn.utils.rnn.pad_sequence(features, batch_first=True), torch.tensor([len(f) for f in features])
 
 
 def read(path):
@@ -87,7 +91,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.check:
         ours = torch.from_numpy(h5py.File(arguments.folder / "first.h5")["features"][()])
-        theirs = Frontend(dither=0)([read(arguments.folder / "0.wav")])[0][0].T
+        theirs = Frontend(dither=0)([read(arguments.folder / "0.wav")])[0][0]
         difference = ((theirs - ours).norm() / ours.norm()).item()
         print(f"features: relative difference {difference:.1e}")
         sys.exit(0 if difference <= 1e-3 else 1)
