@@ -5,6 +5,7 @@
 #include <chorus/tensor/dtype.h>
 
 #include <cstring>
+#include <limits>
 
 namespace chorus::kernel {
 
@@ -139,6 +140,30 @@ template <class C>
                              << mantissa;
   const Vec<C> value = p * C(2) * std::bit_cast<Vec<C>>(exponent);
   return x < lowest ? all(C(0)) : value;
+}
+
+/// Natural logarithm, within 2 ulp. x = 2^e m with m in [sqrt(1/2), sqrt(2)); with s = (m - 1) / (m + 1),
+/// log m = 2 (s + s^3/3 + s^5/5 + ...), |s| < 0.172, whose remainder lies below rounding. log 0 is -infinity, that of negative
+/// numbers NaN; positive ones under 2^-126 (2^-1022) count as that.
+template <class C>
+[[gnu::always_inline]] inline Vec<C> log(Vec<C> x) {
+  constexpr bool wide = sizeof(C) == 8;
+  using Bits = std::conditional_t<wide, std::int64_t, std::int32_t>;
+  constexpr int mantissa = wide ? 52 : 23, terms = wide ? 11 : 5;
+  constexpr C smallest = std::numeric_limits<C>::min(), infinity = std::numeric_limits<C>::infinity();
+  constexpr C ln2_high = wide ? C(0x1.62e42fee00000p-1) : C(0x1.62e400p-1);  // trailing zeros make e * ln2_high exact
+  constexpr C ln2_low = wide ? C(0x1.a39ef35793c76p-33) : C(0x1.7f7d1cp-20);
+  constexpr auto sqrt_half = std::bit_cast<Bits>(C(0.70710678118654752));
+  const Vec<C> normal = x < smallest ? all(smallest) : x;
+  const auto bits = std::bit_cast<IntVec<C>>(normal);
+  const IntVec<C> e = (bits - sqrt_half) >> mantissa;
+  const Vec<C> m = std::bit_cast<Vec<C>>(bits - (e << mantissa)), exponent = __builtin_convertvector(e, Vec<C>);
+  const Vec<C> s = (m - C(1)) / (m + C(1)), z = s * s;
+  Vec<C> p = all(C(1) / static_cast<C>(2 * terms - 1));
+  for (int k = terms - 2; k > 0; --k) p = p * z + C(1) / static_cast<C>(2 * k + 1);
+  const Vec<C> value = exponent * ln2_high + (C(2) * s + (C(2) * s * z * p + exponent * ln2_low));
+  const Vec<C> special = x == C(0) ? all(-infinity) : x < C(0) ? all(std::numeric_limits<C>::quiet_NaN()) : x;
+  return (x > C(0)) & (x < infinity) ? value : special;
 }
 
 template <class C>

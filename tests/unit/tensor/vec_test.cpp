@@ -38,6 +38,28 @@ TEST(Vec, ExpIsAccurateOverItsRange) {
   EXPECT_LE(worst_error<double>(-1, 1, at), 3e-16) << "at " << at;
 }
 
+/// Largest error of log, relative to the larger of its value and `floor`, over numbers that are evenly spaced in their
+/// logarithm.
+template <class C>
+double worst_log_error(double low, double high, double floor, double& at) {
+  double worst = 0;
+  for (int i = 0; i <= 200000; ++i) {
+    const C x = static_cast<C>(std::exp(low + (high - low) * i / 200000));
+    const long double want = std::log(static_cast<long double>(x));
+    const long double error = std::abs(log<C>(all(x))[0] - want) / std::max(std::abs(want), static_cast<long double>(floor));
+    if (!(static_cast<double>(error) <= worst)) worst = static_cast<double>(error), at = static_cast<double>(x);
+  }
+  return worst;
+}
+
+TEST(Vec, LogIsAccurateOverItsRange) {
+  double at = 0;
+  EXPECT_LE(worst_log_error<float>(-87, 88, 1e-3, at), 2e-7) << "at " << at;
+  EXPECT_LE(worst_log_error<float>(-0.5, 0.5, 1e-3, at), 2e-7) << "at " << at;
+  EXPECT_LE(worst_log_error<double>(-708, 709, 1e-3, at), 4e-16) << "at " << at;
+  EXPECT_LE(worst_log_error<double>(-0.5, 0.5, 1e-3, at), 4e-16) << "at " << at;
+}
+
 template <class C>
 void check_special_values() {
   constexpr C infinity = std::numeric_limits<C>::infinity();
@@ -47,6 +69,12 @@ void check_special_values() {
   EXPECT_EQ(exp_of<C>(std::numeric_limits<C>::max()), infinity);
   EXPECT_EQ(exp_of<C>(std::numeric_limits<C>::lowest()), 0);
   EXPECT_TRUE(std::isnan(exp_of<C>(std::numeric_limits<C>::quiet_NaN())));
+  EXPECT_EQ(log<C>(all(C(1)))[0], 0);
+  EXPECT_EQ(log<C>(all(C(0)))[0], -infinity);
+  EXPECT_EQ(log<C>(all(infinity))[0], infinity);
+  EXPECT_TRUE(std::isnan(log<C>(all(C(-1)))[0]));
+  EXPECT_TRUE(std::isnan(log<C>(all(-infinity))[0]));
+  EXPECT_TRUE(std::isnan(log<C>(all(std::numeric_limits<C>::quiet_NaN()))[0]));
   EXPECT_EQ(sigmoid<C>(all(-infinity))[0], 0);
   EXPECT_EQ(sigmoid<C>(all(infinity))[0], 1);
   const SigmoidPair<C> far(all(C(50)));
@@ -54,7 +82,7 @@ void check_special_values() {
   EXPECT_NEAR(static_cast<double>(far.rest[0]) / std::exp(-50.0), 1, 1e-6) << "1 - sigmoid(50) must not cancel to 0";
 }
 
-TEST(Vec, SpecialValuesOfExpAndSigmoid) {
+TEST(Vec, SpecialValuesOfExpLogAndSigmoid) {
   check_special_values<float>();
   check_special_values<double>();
 }
