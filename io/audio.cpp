@@ -95,6 +95,27 @@ SoundFile open(FileImage& memory, const std::filesystem::path& name, SF_INFO& in
   return whole(believable("read_audio", SoundFile(sf_open_virtual(&io, SFM_READ, &info, &memory)), info, name), name);
 }
 
+void average(std::span<const float> interleaved, int channels, std::span<float> mono) {
+  for (std::size_t i = 0; i < mono.size(); ++i) {
+    float sum = 0;
+    for (int c = 0; c < channels; ++c) sum += interleaved[i * static_cast<std::size_t>(channels) + static_cast<std::size_t>(c)];
+    mono[i] = sum / static_cast<float>(channels);
+  }
+}
+
+/// Throws at the first sample that is no sound; `number` is that of samples[0] in the file.
+void check_samples(std::span<const float> samples, const std::filesystem::path& path, sf_count_t number) {
+  int wrong = 0;  // first a loop without branches, whose body fits vectors
+  for (const float x : samples) wrong |= std::abs(x) <= loudest_sample ? 0 : 1;
+  if (wrong == 0) return;
+  for (const float x : samples) {
+    require(std::isfinite(x), "read_audio", path, ": sample ", number, " is ", x, ", expected a finite number");
+    require(std::abs(x) <= loudest_sample, "read_audio", path, ": sample ", number, " is ", x, ", expected at most ",
+            loudest_sample, ": no sound is as loud, and resampling would overflow");
+    ++number;
+  }
+}
+
 std::vector<float> read_range(const SoundFile& file, const SF_INFO& info, const std::filesystem::path& path, int sample_rate,
                               double offset, double duration) {
   require(sample_rate > 0, "read_audio", "sample_rate ", sample_rate, " for ", path, " must be positive");
@@ -119,24 +140,28 @@ std::vector<float> read_range(const SoundFile& file, const SF_INFO& info, const 
   require(sf_seek(file.get(), first, SEEK_SET) == first, "read_audio", path, ": cannot seek to sample ", first);
   const int channels = info.channels;
   // In blocks: memory follows what is there, not what a header promises.
-  constexpr sf_count_t block = 1 << 16;
-  std::vector<float> samples, interleaved(static_cast<std::size_t>(std::min(block, count) * channels));
-  while (static_cast<sf_count_t>(samples.size()) < count) {
-    const auto done = static_cast<sf_count_t>(samples.size());
-    const sf_count_t got = sf_readf_float(file.get(), interleaved.data(), std::min(block, count - done));
+  constexpr sf_count_t block = 1 << 14;
+  const auto room = static_cast<std::size_t>(std::min(block, count) * channels);
+  const bool shorts = (info.format & SF_FORMAT_SUBMASK) == SF_FORMAT_PCM_16;
+  std::vector<std::int16_t> words(shorts ? room : 0);
+  std::vector<float> samples, interleaved(channels == 1 ? 0 : room);
+  samples.reserve(static_cast<std::size_t>(std::min(count, 256 * block)));
+  for (sf_count_t done = 0, got = 0; done < count; done += got) {
+    const sf_count_t want = std::min(block, count - done);
+    samples.resize(static_cast<std::size_t>(done + want));
+    float* const values = channels == 1 ? samples.data() + done : interleaved.data();
+    got = shorts ? sf_readf_short(file.get(), words.data(), want) : sf_readf_float(file.get(), values, want);
     require(got > 0, "read_audio", path, " is truncated: ", done, " of ", count, " samples from ", first, " on could be read (",
             sf_strerror(file.get()), ")");
-    for (sf_count_t i = 0; i < got; ++i) {
-      float sum = 0;
-      for (int c = 0; c < channels; ++c) sum += interleaved[static_cast<std::size_t>(i * channels + c)];
-      samples.push_back(sum / static_cast<float>(channels));
-      require(std::isfinite(samples.back()), "read_audio", path, ": sample ", first + done + i, " is ", samples.back(),
-              ", expected a finite number");
-      require(std::abs(samples.back()) <= loudest_sample, "read_audio", path, ": sample ", first + done + i, " is ",
-              samples.back(), ", expected at most ", loudest_sample, ": no sound is as loud, and resampling would overflow");
-    }
+    const std::span<float> mono(samples.data() + done, static_cast<std::size_t>(got));
+    // What libsndfile itself does with 16 bits, in vectors.
+    if (shorts)
+      std::transform(words.begin(), words.begin() + got * channels, values, [](std::int16_t x) { return x * 0x1p-15f; });
+    if (channels > 1) average(interleaved, channels, mono);
+    check_samples(mono, path, first + done);
   }
-  return resample(samples, info.samplerate, sample_rate);
+  if (info.samplerate != sample_rate) samples = resample(samples, info.samplerate, sample_rate);
+  return samples;
 }
 
 }  // namespace

@@ -61,6 +61,25 @@ TEST_F(AudioFiles, ChannelsAreAveraged) {
   EXPECT_DOUBLE_EQ(info.seconds(), 3.0 / 8000);
 }
 
+TEST_F(AudioFiles, SixteenBitsAreReadAsLibsndfileReadsThem) {
+  std::vector<float> x(40'002);  // longer than the blocks of reading
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 7919 % 65536) / 32768 - 1;
+  for (const int format : {SF_FORMAT_WAV, SF_FORMAT_FLAC})
+    for (const int channels : {1, 2}) {
+      const auto path = write("x", format | SF_FORMAT_PCM_16, 8000, channels, x);
+      SF_INFO info{};
+      SNDFILE* file = sf_open(path.c_str(), SFM_READ, &info);
+      std::vector<float> want(x.size());
+      ASSERT_EQ(sf_read_float(file, want.data(), std::ssize(want)), std::ssize(want));
+      sf_close(file);
+      EXPECT_LT(*std::min_element(want.begin(), want.end()), -0.99f);
+      if (channels == 2)
+        for (std::size_t i = 0; i < want.size() / 2; ++i) want[i] = (want[2 * i] + want[2 * i + 1]) / 2;
+      want.resize(x.size() / static_cast<std::size_t>(channels));
+      EXPECT_EQ(read_audio(path, 8000), want) << channels << " channels";
+    }
+}
+
 TEST_F(AudioFiles, OffsetAndDurationCutExactly) {
   std::vector<float> x(800);
   for (int i = 0; i < 800; ++i) x[i] = static_cast<float>(i) / 1024;
