@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "flops.h"
+#include "utterances.h"
 #include "workloads.h"
 
 namespace chorus::bench {
@@ -134,18 +135,16 @@ std::unique_ptr<Workload> make_salm_small(Context& context, DType dtype) {
 }
 
 /// Sizes that the workload's description leaves open: 80 mels (as FastConformer-L), FFN 2,048, head tied to the embedding.
-/// Dropout is that of NeMo's encoder, 0.1 in all its places, and none in the decoder. The twenty utterances are as long as
-/// read speech mostly is: many near 15 s, few short ones; 3.5 tokens of text a second.
+/// Dropout is that of NeMo's encoder, 0.1 in all its places, and none in the decoder. One utterance of each of
+/// utterance_seconds; 3.5 tokens of text a second.
 std::unique_ptr<Workload> make_salm_110m(Context& context, DType dtype) {
-  constexpr double seconds[] = {16.7, 3.7,  15.4, 14.1, 12.6, 16.1, 5.6,  14.9, 15.9, 13.3,
-                                2.2,  15.2, 11.5, 14.7, 16.4, 7.9,  13.8, 15.6, 9.8,  14.4};
   SalmConfig config;
   config.encoder.features = 80;
   auto& l = config.llm;
   l.vocab_size = 32000, l.hidden_size = 768, l.num_hidden_layers = 12, l.num_attention_heads = 12, l.num_key_value_heads = 4;
   l.intermediate_size = 2048, l.tie_word_embeddings = true;
   Plan plan{.audio_tag = 31999, .pieces = 31000, .frames = {}, .texts = {}, .options = {}};
-  for (const double s : seconds) {
+  for (const double s : utterance_seconds) {
     plan.frames.push_back(std::lround(100 * s));
     plan.texts.push_back(std::lround(3.5 * s));
   }

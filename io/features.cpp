@@ -1,6 +1,7 @@
 #include <chorus/core/error.h>
-#include <chorus/core/rng.h>
 #include <chorus/io/features.h>
+#include <chorus/io/fft.h>
+#include <chorus/tensor/kernels/transpose.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,29 +10,7 @@
 namespace chorus {
 namespace {
 
-using Lanes = PowerSpectrum::Lanes;
-
 int samples_of(double seconds, int rate) { return static_cast<int>(std::llround(seconds * rate)); }
-double top_frequency(const FeatureConfig& c) { return c.fmax > 0 ? c.fmax : c.sample_rate / 2.0; }
-
-// Slaney's scale (Auditory Toolbox): 3 mels per 200 Hz up to 1 kHz, then 27 mels per factor 6.4. HTK: O'Shaughnessy's formula.
-double to_mel(double hz, bool htk) {
-  if (htk) return 2595 * std::log10(1 + hz / 700);
-  return hz < 1000 ? hz * 3 / 200 : 15 + 27 * std::log(hz / 1000) / std::log(6.4);
-}
-double to_hz(double mel, bool htk) {
-  if (htk) return 700 * (std::pow(10, mel / 2595) - 1);
-  return mel < 15 ? mel * 200 / 3 : 1000 * std::exp((mel - 15) * std::log(6.4) / 27);
-}
-
-/// Filter m rises from edge m to edge m + 1 and falls to edge m + 2; in Hz.
-std::vector<double> mel_edges(const FeatureConfig& c) {
-  const bool htk = c.mel_scale == "htk";
-  const double low = to_mel(c.fmin, htk), high = to_mel(top_frequency(c), htk);
-  std::vector<double> edges(c.mels + 2);
-  for (int i = 0; i < c.mels + 2; ++i) edges[i] = to_hz(low + (high - low) * i / (c.mels + 1), htk);
-  return edges;
-}
 
 const FeatureConfig& checked(const FeatureConfig& c, const FeatureStatistics& statistics) {
   std::string wrong;
@@ -54,8 +33,9 @@ const FeatureConfig& checked(const FeatureConfig& c, const FeatureStatistics& st
     c.rules([&](bool ok, const char* key, const auto&... message) {
       check(ok, std::string(key) + ": " + config::joined(message...));
     });
-  check(c.mag_power > 0, "mag_power " + std::to_string(c.mag_power) + " must be positive");
-  check(c.log_guard_value > 0, "log_guard_value " + std::to_string(c.log_guard_value) + " must be positive");
+  // Beyond these a float overflows, or is 0.
+  check(c.mag_power > 0 && c.mag_power <= 3, "mag_power " + std::to_string(c.mag_power) + " must be positive and at most 3");
+  check(c.log_guard_value >= 1e-37, "log_guard_value " + std::to_string(c.log_guard_value) + " must be at least 1e-37");
   check(c.dither >= 0, "dither " + std::to_string(c.dither) + " must not be negative");
   one_of("mel_scale", c.mel_scale, {"slaney", "htk"});
   one_of("mel_norm", c.mel_norm, {"slaney", "none"});
@@ -73,50 +53,95 @@ const FeatureConfig& checked(const FeatureConfig& c, const FeatureStatistics& st
   return c;
 }
 
-}  // namespace
-
-int FeatureConfig::empty_filters() const {
-  const std::vector<double> edges = mel_edges(*this);
-  const double bin = static_cast<double>(sample_rate) / n_fft;
-  int empty = 0;
-  for (int m = 0; m < mels; ++m) empty += (std::floor(edges[m] / bin) + 1) * bin >= edges[m + 2];
-  return empty;
+/// out[i] = x[first + i] - p x[first + i - 1], the first sample kept and zeros around the signal, so that windows there need no
+/// care.
+template <class T>
+void emphasize(std::span<const T> x, T p, std::int64_t first, std::span<T> out) {
+  const std::int64_t begin = std::clamp<std::int64_t>(-first, 0, std::ssize(out));
+  const std::int64_t end = std::clamp<std::int64_t>(std::ssize(x) - first, begin, std::ssize(out));
+  std::fill(out.begin(), out.begin() + begin, T(0));
+  std::fill(out.begin() + end, out.end(), T(0));
+  if (begin == end) return;
+  const T* from = x.data() + first;
+  out[begin] = first + begin == 0 ? from[begin] : from[begin] - p * from[begin - 1];
+  for (std::int64_t i = begin + 1; i < end; ++i) out[i] = from[i] - p * from[i - 1];
 }
 
-std::vector<double> mel_filters(const FeatureConfig& c) {
-  const int bins = c.n_fft / 2 + 1;
-  const std::vector<double> edges = mel_edges(c);
-  std::vector<double> filters(static_cast<std::size_t>(c.mels) * bins);
-  for (int m = 0; m < c.mels; ++m) {
-    const double left = edges[m], centre = edges[m + 1], right = edges[m + 2];
-    const double scale = c.mel_norm == "slaney" ? 2 / (right - left) : 1;
-    for (int k = 0; k < bins; ++k) {
-      const double f = static_cast<double>(k) * c.sample_rate / c.n_fft;
-      filters[static_cast<std::size_t>(m) * bins + k] =
-          scale * std::max(0.0, std::min((f - left) / (centre - left), (right - f) / (right - centre)));
+template <class T>
+struct Filter {
+  int first;  // bin of the first weight
+  std::vector<T> weights;
+};
+
+/// What computing in T needs.
+template <class T>
+struct TablesOf {
+  std::vector<T> window;  // zeros up to n_fft behind it
+  std::vector<Filter<T>> filters;
+  PowerSpectrum<T> spectrum;
+
+  TablesOf(const FeatureConfig& c, int window_size) : window(static_cast<std::size_t>(c.n_fft)), spectrum(c.n_fft) {
+    const int intervals = c.window_periodic ? window_size : window_size - 1, bins = spectrum.bins();
+    for (int i = 0; i < window_size; ++i)
+      window[i] = static_cast<T>(0.5 - 0.5 * std::cos(2 * std::numbers::pi * i / intervals));
+    const std::vector<double> dense = mel_filters(c);
+    for (int m = 0; m < c.mels; ++m) {
+      const double* row = dense.data() + static_cast<std::size_t>(m) * bins;
+      int first = 0, end = bins;
+      while (first < end && row[first] == 0) ++first;
+      while (end > first && row[end - 1] == 0) --end;
+      filters.push_back({first, std::vector<T>(row + first, row + end)});
     }
   }
-  return filters;
+};
+
+/// Windowed frames, which begin `hop` samples after each other, where the transform wants them: frame by frame in the lanes.
+/// The place of the window inside n_fft moves phases only.
+template <class T>
+void place_windows(const T* signal, int hop, int window_size, const TablesOf<T>& use, std::span<kernel::Vec<T>> buffer) {
+  constexpr int lanes = kernel::lanes<T>;
+  for (int i = 0; i < std::ssize(buffer); i += lanes) {
+    kernel::SquareTile<T> tile{};
+    if (i < window_size) {
+      tile = kernel::load_tile<T>(signal + i, hop);
+      kernel::transpose<T>(tile);
+    }
+    const int many = std::min<int>(lanes, static_cast<int>(std::ssize(buffer)) - i);
+    for (int k = 0; k < many; ++k) buffer[use.spectrum.place(i + k)] = tile[k] * use.window[i + k];
+  }
 }
+
+/// out[frame, m] = values[m][frame] for the first `frames` lanes; whole tiles of values can be read.
+template <class T>
+void store_rows(const kernel::Vec<T>* values, std::int64_t mels, std::int64_t frames, T* out) {
+  constexpr int lanes = kernel::lanes<T>;
+  for (std::int64_t m = 0; m < mels; m += lanes) {
+    kernel::SquareTile<T> tile;
+    std::copy_n(values + m, lanes, tile.begin());
+    kernel::transpose<T>(tile);
+    for (std::int64_t t = 0; t < frames; ++t) {
+      T* const to = out + t * mels + m;
+      if (mels - m >= lanes)
+        kernel::store<T>(to, tile[t]);
+      else
+        kernel::store<T>(to, tile[t], kernel::First{static_cast<int>(mels - m)});
+    }
+  }
+}
+
+}  // namespace
+
+struct Frontend::Tables : TablesOf<float>, TablesOf<double> {
+  Tables(const FeatureConfig& config, int window_size)
+      : TablesOf<float>(config, window_size), TablesOf<double>(config, window_size) {}
+};
 
 Frontend::Frontend(const FeatureConfig& config, FeatureStatistics statistics)
     : config_(checked(config, statistics)),
       statistics_(std::move(statistics)),
       window_size_(samples_of(config.window_seconds, config.sample_rate)),
       hop_(samples_of(config.hop_seconds, config.sample_rate)),
-      spectrum_(config.n_fft) {
-  const int intervals = config.window_periodic ? window_size_ : window_size_ - 1;
-  for (int i = 0; i < window_size_; ++i) window_.push_back(0.5 - 0.5 * std::cos(2 * std::numbers::pi * i / intervals));
-  const std::vector<double> dense = mel_filters(config_);
-  const int bins = spectrum_.bins();
-  for (int m = 0; m < config.mels; ++m) {
-    const double* row = dense.data() + static_cast<std::size_t>(m) * bins;
-    int first = 0, end = bins;
-    while (first < end && row[first] == 0) ++first;
-    while (end > first && row[end - 1] == 0) --end;
-    filters_.push_back({first, std::vector<double>(row + first, row + end)});
-  }
-}
+      tables_(std::make_shared<const Tables>(config_, window_size_)) {}
 
 std::int64_t Frontend::frames(std::int64_t samples) const {
   if (samples <= 0) return 0;
@@ -126,110 +151,55 @@ std::int64_t Frontend::frames(std::int64_t samples) const {
 
 template <class T>
 std::vector<T> Frontend::log_mel(std::span<const T> samples) const {
-  const auto n = static_cast<std::int64_t>(samples.size());
-  const std::int64_t count = frames(n);
-  const int mels = config_.mels, bins = spectrum_.bins();
-  const bool add = config_.log_guard == "add";
-  // Zeros around the signal let every window, also of a lane beyond the last frame, read without checks.
-  const std::int64_t before = config_.center ? config_.n_fft / 2 - (config_.n_fft - window_size_) / 2 : 0;
-  const std::int64_t rounded = (count + PowerSpectrum::lanes - 1) / PowerSpectrum::lanes * PowerSpectrum::lanes;
-  std::vector<double> signal(static_cast<std::size_t>(before + std::max(n, rounded * hop_) + window_size_));
-  const double p = config_.preemphasis;
-  for (std::int64_t i = 0; i < n; ++i)
-    signal[before + i] = i == 0 ? double{samples[0]} : double{samples[i]} - p * double{samples[i - 1]};
-
-  std::vector<T> out(static_cast<std::size_t>(count * mels));
-  std::vector<Lanes> buffer(config_.n_fft), power(bins);
-  for (std::int64_t t = 0; t < count; t += PowerSpectrum::lanes) {
-    for (int i = 0; i < window_size_; ++i)
-      for (int lane = 0; lane < PowerSpectrum::lanes; ++lane)
-        buffer[i][lane] = signal[(t + lane) * hop_ + i] * window_[i];  // the place inside n_fft moves phases only
-    std::fill(buffer.begin() + window_size_, buffer.end(), Lanes::Zero());
-    spectrum_(buffer, power);
-    if (config_.mag_power != 2)
-      for (Lanes& bin : power)
-        for (double& value : bin) value = std::pow(value, config_.mag_power / 2);
-    const int lanes = static_cast<int>(std::min<std::int64_t>(PowerSpectrum::lanes, count - t));
-    for (int m = 0; m < mels; ++m) {
-      Lanes sum = Lanes::Zero();
-      const Filter& filter = filters_[m];
-      for (std::size_t k = 0; k < filter.weights.size(); ++k) sum += power[filter.first + k] * filter.weights[k];
-      for (int lane = 0; lane < lanes; ++lane) {
-        const double guarded = add ? sum[lane] + config_.log_guard_value : std::max(sum[lane], config_.log_guard_value);
-        out[(t + lane) * mels + m] = static_cast<T>(std::log(guarded));
-      }
-    }
-  }
-  return out;
+  std::vector<T> rows;
+  append_log_mel(samples, rows);
+  return rows;
 }
 
 template <class T>
-void Frontend::normalize(std::span<T> features) const {
-  const auto mels = static_cast<std::size_t>(config_.mels);
-  require(features.size() % mels == 0, "Frontend::normalize", features.size(), " values are no rows of ", mels, " mels");
-  const std::size_t frames = features.size() / mels;
-  if (config_.normalize == "none" || frames == 0) return;
-  std::vector<double> mean = statistics_.mean, scale = statistics_.deviation;
-  if (config_.normalize == "per_feature") {
-    require(frames > 1, "Frontend::normalize", "one frame has no deviation: per_feature needs at least two valid frames");
-    mean.assign(mels, 0);
-    scale.assign(mels, 0);
-    for (std::size_t t = 0; t < frames; ++t)
-      for (std::size_t m = 0; m < mels; ++m) mean[m] += features[t * mels + m];
-    for (double& m : mean) m /= static_cast<double>(frames);
-    for (std::size_t t = 0; t < frames; ++t)
-      for (std::size_t m = 0; m < mels; ++m)
-        scale[m] += (features[t * mels + m] - mean[m]) * (features[t * mels + m] - mean[m]);
-    for (double& s : scale) s = std::sqrt(s / static_cast<double>(frames - 1)) + 1e-5;
+void Frontend::append_log_mel(std::span<const T> samples, std::vector<T>& rows) const {
+  using Lanes = kernel::Vec<T>;
+  constexpr int lanes = kernel::lanes<T>;  // so many frames at once
+  const TablesOf<T>& use = *tables_;
+  const std::int64_t count = frames(std::ssize(samples)), mels = config_.mels;
+  const std::int64_t before = config_.center ? config_.n_fft / 2 - (config_.n_fft - window_size_) / 2 : 0;
+  const std::size_t begin = rows.size();
+  rows.resize(begin + static_cast<std::size_t>(count * mels));
+  std::vector<T> signal((lanes - 1) * hop_ + window_size_ + lanes);  // of the frames at hand, and what a tile reads beyond
+  std::vector<Lanes> buffer(config_.n_fft), power(use.spectrum.bins()), logs((mels + lanes - 1) / lanes * lanes);
+  const Lanes guard = kernel::all(static_cast<T>(config_.log_guard_value));
+  const bool add = config_.log_guard == "add";
+  for (std::int64_t t = 0; t < count; t += lanes) {
+    emphasize(samples, static_cast<T>(config_.preemphasis), t * hop_ - before, std::span(signal));
+    place_windows(signal.data(), hop_, window_size_, use, std::span(buffer));
+    use.spectrum(buffer, power);
+    if (config_.mag_power != 2)
+      for (Lanes& bin : power)
+        for (int lane = 0; lane < lanes; ++lane) bin[lane] = std::pow(bin[lane], static_cast<T>(config_.mag_power / 2));
+    for (std::int64_t m = 0; m < mels; ++m) {
+      const Filter<T>& filter = use.filters[m];
+      Lanes sum{};
+      for (std::size_t k = 0; k < filter.weights.size(); ++k) sum += power[filter.first + k] * filter.weights[k];
+      logs[m] = sum;
+    }
+    for (Lanes& x : logs) x = kernel::log<T>(add ? x + guard : kernel::maximum<T>(x, guard));
+    T* const out = rows.data() + begin + static_cast<std::size_t>(t * mels);
+    store_rows(logs.data(), mels, std::min<std::int64_t>(lanes, count - t), out);
   }
-  for (std::size_t t = 0; t < frames; ++t)
-    for (std::size_t m = 0; m < mels; ++m)
-      features[t * mels + m] = static_cast<T>((features[t * mels + m] - mean[m]) / scale[m]);
 }
 
 template <class T>
 std::vector<T> Frontend::operator()(std::span<const T> samples) const {
-  std::vector<double> exact = log_mel<double>(std::vector<double>(samples.begin(), samples.end()));
-  normalize<double>(exact);
-  return {exact.begin(), exact.end()};
+  std::vector<T> features = log_mel<T>(samples);
+  normalize<T>(features);
+  return features;
 }
 
 template std::vector<float> Frontend::log_mel(std::span<const float>) const;
 template std::vector<double> Frontend::log_mel(std::span<const double>) const;
-template void Frontend::normalize(std::span<float>) const;
-template void Frontend::normalize(std::span<double>) const;
+template void Frontend::append_log_mel(std::span<const float>, std::vector<float>&) const;
+template void Frontend::append_log_mel(std::span<const double>, std::vector<double>&) const;
 template std::vector<float> Frontend::operator()(std::span<const float>) const;
 template std::vector<double> Frontend::operator()(std::span<const double>) const;
-
-void add_dither(std::span<float> samples, double deviation, std::uint64_t seed, std::uint64_t epoch, std::int64_t sample) {
-  if (deviation == 0) return;
-  std::vector<float> noise(samples.size());
-  // Every sample owns 2^32 numbers of the stream: 74 hours at 16 kHz.
-  fill_normal(random_key(seed, epoch, "dither"), static_cast<std::uint64_t>(sample) << 32, std::span<float>(noise), 0,
-              deviation);
-  for (std::size_t i = 0; i < samples.size(); ++i) samples[i] += noise[i];
-}
-
-void StatisticsSum::add(std::span<const float> features) {
-  const std::size_t mels = sum_.size();
-  for (std::size_t t = 0; t < features.size() / mels; ++t)
-    for (std::size_t m = 0; m < mels; ++m) {
-      const double x = features[t * mels + m];
-      sum_[m] += x;
-      squares_[m] += x * x;
-    }
-  count_ += static_cast<std::int64_t>(features.size() / mels);
-}
-
-FeatureStatistics StatisticsSum::result() const {
-  require(count_ > 0, "StatisticsSum", "no frame was added");
-  FeatureStatistics r;
-  for (std::size_t m = 0; m < sum_.size(); ++m) {
-    const double n = static_cast<double>(count_), mean = sum_[m] / n;
-    r.mean.push_back(mean);
-    r.deviation.push_back(std::sqrt(std::max(0.0, squares_[m] / n - mean * mean)));
-  }
-  return r;
-}
 
 }  // namespace chorus

@@ -1,16 +1,16 @@
 // Log-mel features of speech: what the encoder sees.
 #pragma once
 #include <chorus/core/config/check.h>
-#include <chorus/io/fft.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace chorus {
 
-/// The defaults are the front end of NeMo's FastConformer models. All arithmetic is double, whatever the storage.
+/// The defaults are the front end of NeMo's FastConformer models.
 struct FeatureConfig {
   int sample_rate = 16000;
   double window_seconds = 0.025, hop_seconds = 0.01;
@@ -42,9 +42,9 @@ struct FeatureConfig {
     v("center", center,
       "true: frame t is centred at t x hop, zeros around the signal, floor(n / hop) frames; false: it starts there and lies "
       "within, 1 + floor((n - window) / hop) frames, zeros up to one window");
-    v("mag_power", mag_power, "1: magnitude, 2: power", greater_than(0.0));
+    v("mag_power", mag_power, "1: magnitude, 2: power", greater_than(0.0), at_most(3.0));
     v("log_guard", log_guard, "add: log(x + value); clamp: log(max(x, value))", one_of("add", "clamp"));
-    v("log_guard_value", log_guard_value, "its value", greater_than(0.0));
+    v("log_guard_value", log_guard_value, "its value", at_least(1e-37));
     v("normalize", normalize, "by each sample's own statistics, the training set's, or not",
       one_of("per_feature", "global", "none"));
   }
@@ -84,9 +84,13 @@ class Frontend {
 
   /// Frames of a signal of `samples` samples.
   std::int64_t frames(std::int64_t samples) const;
-  /// Log-mels [frames, mels] before normalisation. T is float or double. Thread-safe.
+  /// Log-mels [frames, mels] before normalisation, computed in T, which is float or double. A frame depends on its samples
+  /// only, to the bit. Thread-safe.
   template <class T>
   std::vector<T> log_mel(std::span<const T> samples) const;
+  /// The same behind `rows`.
+  template <class T>
+  void append_log_mel(std::span<const T> samples, std::vector<T>& rows) const;
   /// In place on [frames, mels]. per_feature: by the mean and the unbiased deviation (+ 1e-5) of each mel over these
   /// frames; a single frame has no deviation and is an error.
   template <class T>
@@ -96,16 +100,11 @@ class Frontend {
   std::vector<T> operator()(std::span<const T> samples) const;
 
  private:
-  struct Filter {
-    int first;  // bin of the first weight
-    std::vector<double> weights;
-  };
+  struct Tables;
   FeatureConfig config_;
   FeatureStatistics statistics_;
   int window_size_, hop_;
-  std::vector<double> window_;
-  std::vector<Filter> filters_;
-  PowerSpectrum spectrum_;
+  std::shared_ptr<const Tables> tables_;
 };
 
 /// Adds normal noise of the given deviation. The noise depends on (seed, epoch, sample id, position) only.

@@ -1,12 +1,14 @@
 #include <chorus/core/error.h>
 #include <chorus/core/rng.h>
 #include <chorus/io/features.h>
+#include <chorus/io/fft.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <complex>
 #include <numbers>
+#include <numeric>
 
 namespace chorus {
 namespace {
@@ -85,23 +87,36 @@ FeatureConfig demo() {
   return c;
 }
 
-TEST(PowerSpectrum, EqualsTheDirectTransformInEveryLane) {
-  for (const int n : {4, 8, 32, 512}) {
-    const PowerSpectrum spectrum(n);
-    std::vector<PowerSpectrum::Lanes> x(n), power(spectrum.bins());
-    const std::vector<double> values = noise_f64(8 * n, n);
+/// `tolerance` is of the signal's norm, which is what rounding in a transform is relative to.
+template <class T>
+void check_spectrum(double tolerance) {
+  using Lanes = typename PowerSpectrum<T>::Lanes;
+  constexpr int lanes = PowerSpectrum<T>::lanes;
+  for (const int n : {4, 8, 16, 32, 256, 512}) {
+    const PowerSpectrum<T> spectrum(n);
+    std::vector<Lanes> x(n), power(spectrum.bins());
+    const std::vector<double> values = noise_f64(lanes * n, n);
     for (int i = 0; i < n; ++i)
-      for (int lane = 0; lane < 8; ++lane) x[i][lane] = values[i * 8 + lane];
+      for (int lane = 0; lane < lanes; ++lane) x[spectrum.place(i)][lane] = static_cast<T>(values[i * lanes + lane]);
     spectrum(x, power);
-    for (int lane = 0; lane < 8; ++lane)
+    for (int lane = 0; lane < lanes; ++lane) {
+      double norm = 0;
+      for (int i = 0; i < n; ++i) norm += values[i * lanes + lane] * values[i * lanes + lane];
       for (int k = 0; k <= n / 2; ++k) {
         std::complex<double> sum = 0;
         for (int i = 0; i < n; ++i)
-          sum += values[i * 8 + lane] * std::polar(1.0, -2 * std::numbers::pi * ((static_cast<long>(k) * i) % n) / n);
-        ASSERT_NEAR(power[k][lane], std::norm(sum), 1e-12 * n) << "n " << n << " bin " << k << " lane " << lane;
+          sum += values[i * lanes + lane] * std::polar(1.0, -2 * std::numbers::pi * ((static_cast<long>(k) * i) % n) / n);
+        ASSERT_NEAR(std::sqrt(static_cast<double>(power[k][lane])), std::abs(sum), tolerance * std::sqrt(norm))
+            << "n " << n << " bin " << k << " lane " << lane;
       }
+    }
   }
-  EXPECT_THAT([] { PowerSpectrum(400); }, ThrowsMessage<Error>(HasSubstr("size 400 must be a power of two")));
+}
+
+TEST(PowerSpectrum, EqualsTheDirectTransformInEveryLane) {
+  check_spectrum<double>(1e-14);
+  check_spectrum<float>(1e-6);
+  EXPECT_THAT([] { PowerSpectrum<float>(400); }, ThrowsMessage<Error>(HasSubstr("size 400 must be a power of two")));
 }
 
 TEST(Features, EqualTheDefinition) {
@@ -139,13 +154,78 @@ TEST(Features, FrameCounts) {
   EXPECT_EQ(small.frames(280), 2);
 }
 
-TEST(Features, FloatIsTheRoundedDouble) {
+/// Two tones 90 dB apart over noise of the last bit of 16: what float can do least about.
+std::vector<double> tones(std::size_t n, int rate) {
+  std::vector<double> x = noise_f64(n, 1);
+  for (std::size_t i = 0; i < n; ++i) {
+    const double t = 2 * std::numbers::pi * static_cast<double>(i) / rate;
+    x[i] = 0.9 * std::sin(440 * t) + 3e-5 * std::sin(2750 * t) + 3e-5 * x[i];
+  }
+  return x;
+}
+
+// Rounding leaves an error d in the spectrum X of a frame x that is relative to all of x: a transform of n points rounds every
+// value log2 n times, so |d| <= u log2(n) |x| for each bin, u = 2^-24. A mel E = sum w |X|^2 is then wrong by at most
+// sum w (2 |X| |d| + |d|^2) <= 2 |d| sqrt(W E) + W |d|^2 with W = sum w (Cauchy and Schwarz), which log(E + guard) divides by
+// E + guard. Windows, weights, squares and the sum add 16 u at most, and log rounds its own value.
+TEST(Features, FloatIsAsNearToDoubleAsRoundingAllows) {
+  for (FeatureConfig c : {FeatureConfig{}, demo()}) {
+    c.normalize = "none";
+    const Frontend frontend(c);
+    const std::vector<double> filters = mel_filters(c);
+    const int window = static_cast<int>(std::lround(c.window_seconds * c.sample_rate));
+    const int hop = static_cast<int>(std::lround(c.hop_seconds * c.sample_rate)), before = c.center ? window / 2 : 0;
+    const std::size_t bins = c.n_fft / 2 + 1;
+    std::vector<double> weights, hann;
+    for (int m = 0; m < c.mels; ++m)
+      weights.push_back(std::accumulate(filters.begin() + m * bins, filters.begin() + (m + 1) * bins, 0.0));
+    for (int k = 0; k < window; ++k)
+      hann.push_back(0.5 - 0.5 * std::cos(2 * std::numbers::pi * k / (c.window_periodic ? window : window - 1)));
+    constexpr double u = 0x1p-24;
+    double worst = 0;
+    for (std::vector<double> x : {noise_f64(9000, 3), tones(9000, c.sample_rate), std::vector<double>(2000)}) {
+      const std::vector<float> rounded(x.begin(), x.end());
+      x.assign(rounded.begin(), rounded.end());
+      const std::vector<double> want = frontend.log_mel<double>(x);
+      const std::vector<float> got = frontend.log_mel<float>(rounded);
+      ASSERT_EQ(got.size(), want.size());
+      const auto sample = [&](std::int64_t j) { return j < 0 || j >= std::ssize(x) ? 0.0 : x[j]; };
+      for (std::int64_t t = 0; t < std::ssize(got) / c.mels; ++t) {
+        double norm = 0;
+        for (int k = 0; k < window; ++k) {
+          const std::int64_t at = t * hop - before + k;
+          norm += std::pow(hann[k] * (sample(at) - c.preemphasis * sample(at - 1)), 2);
+        }
+        const double d = u * std::log2(c.n_fft) * std::sqrt(norm);
+        for (int m = 0; m < c.mels; ++m) {
+          const double exact = want[t * c.mels + m], guarded = std::exp(exact), error = std::abs(got[t * c.mels + m] - exact);
+          const double energy = std::max(0.0, guarded - c.log_guard_value);
+          const double relative = (2 * d * std::sqrt(weights[m] * energy) + weights[m] * d * d) / guarded + 16 * u;
+          const double bound = -std::log1p(-std::min(relative, 0.5)) + 2 * u * std::abs(exact);
+          worst = std::max(worst, error / bound);
+          ASSERT_LE(error, bound) << "frame " << t << " mel " << m << ": " << got[t * c.mels + m] << " and " << exact;
+        }
+      }
+    }
+    EXPECT_GT(worst, 0.1) << "the bound says little";
+  }
+}
+
+TEST(Features, AFrameDependsOnItsSamplesOnly) {
   const Frontend frontend(demo());
-  const std::vector<double> x = noise_f64(4000, 3);
-  const std::vector<float> xf(x.begin(), x.end());
-  const std::vector<double> exact = frontend.log_mel<double>(std::vector<double>(xf.begin(), xf.end()));
-  const std::vector<float> got = frontend.log_mel<float>(xf);
-  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], static_cast<float>(exact[i]));
+  const std::vector<double> x = noise_f64(8000, 4);
+  const std::vector<float> all(x.begin(), x.end());
+  const std::vector<float> whole = frontend.log_mel<float>(all);
+  for (const int later : {1, 3, 17}) {  // other lanes, other neighbours
+    const std::span<const float> rest = std::span<const float>(all).subspan(80 * later);
+    std::vector<float> part{7};
+    frontend.append_log_mel(rest, part);
+    ASSERT_EQ(part.size() - 1, whole.size() - 80 * later);
+    EXPECT_EQ(part[0], 7);
+    for (std::size_t i = 80; i + 1 < part.size(); ++i)  // the first frame has another first sample
+      ASSERT_EQ(part[1 + i], whole[80 * later + i])
+          << "frame " << i / 80 << " of those from " << later << " on, mel " << i % 80;
+  }
 }
 
 TEST(Features, MelFiltersOfBothScales) {
@@ -221,10 +301,11 @@ TEST(Features, EveryBadKeyIsNamedAtOnce) {
   c.mel_scale = "bark";
   c.fmax = 9000;
   c.log_guard_value = 0;
+  c.mag_power = 4;
   EXPECT_THAT([&] { Frontend f(c); },
               ThrowsMessage<Error>(::testing::AllOf(
                   HasSubstr("n_fft 400 must be a power of two"), HasSubstr("mel_scale 'bark' is not slaney | htk"),
-                  HasSubstr("fmax: 9000 Hz is above 8000 Hz"), HasSubstr("log_guard_value 0"))));
+                  HasSubstr("fmax: 9000 Hz is above 8000 Hz"), HasSubstr("log_guard_value 0"), HasSubstr("mag_power 4"))));
 }
 
 TEST(Features, DitherDependsOnItsKeysOnly) {
@@ -241,6 +322,20 @@ TEST(Features, DitherDependsOnItsKeysOnly) {
   double square = 0;
   for (const float v : x) square += v * v / 1000;
   EXPECT_NEAR(std::sqrt(square), 0.5, 0.05);
+}
+
+TEST(Features, DitherIsNormalNoiseOfTheRandomStream) {
+  constexpr std::size_t n = 100'003;
+  std::vector<float> got(n), want(n);
+  add_dither(got, 2, 5, 6, 7);
+  fill_normal(random_key(5, 6, "dither"), std::uint64_t{7} << 32, std::span<float>(want), 0, 2);
+  // Computed in float: relative to the deviation, but for radii near 0, whose error is the root of a rounding.
+  std::size_t far = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    ASSERT_NEAR(got[i], want[i], 1e-3) << "number " << i;
+    far += std::abs(got[i] - want[i]) > 4e-6;
+  }
+  EXPECT_LE(far, n / 500);
 }
 
 }  // namespace
