@@ -304,7 +304,7 @@ class Trainer {
     StepReport report;
     report.epoch = progress_.cursor.epoch;
     LossCounts counts;
-    const LoadedBatch batch = [&] {
+    LoadedBatch batch = [&] {
       const Span span(context_.trace, "data");
       return next_batch(counts);
     }();
@@ -344,6 +344,7 @@ class Trainer {
     report.samples = batch.counts.samples;
     report.labels = counts.labels;
     report.microbatches = static_cast<std::int64_t>(batch.microbatches.size());
+    phase_.loader->reuse(std::move(batch));
     const double hop = config_.features.hop_seconds;
     report.audio_seconds = static_cast<double>(report.frames) * hop;
     report.rows = report.frames / config_.model.encoder.subsampling_factor + (phase.llm_weight > 0 ? counts.labels : 0);

@@ -11,7 +11,7 @@
 namespace chorus {
 
 LoadedBatch load_batch(const GlobalBatch& batch, const SampleMaker& maker, const LoaderConfig& config, DataCursor cursor,
-                       int dp_rank, int dp_size) {
+                       int dp_rank, int dp_size, std::vector<Microbatch> spare) {
   require(dp_rank >= 0 && dp_rank < dp_size, "load_batch", "dp rank ", dp_rank, " of ", dp_size);
   LoadedBatch out{.cursor = cursor, .next = cursor, .microbatches = {}, .counts = {}, .drops = {}, .failures = {}};
   const int count = microbatch_count(batch, dp_size, config.micro_batch_size, config.micro_batch_frames);
@@ -19,10 +19,18 @@ LoadedBatch load_batch(const GlobalBatch& batch, const SampleMaker& maker, const
   for (const std::vector<int>& indices : dealt[dp_rank]) {
     Microbatch& micro = out.microbatches.emplace_back();
     micro.mels = maker.frontend().config().mels;
+    if (!spare.empty()) {
+      micro.features = std::move(spare.back().features);
+      micro.features.clear();
+      spare.pop_back();
+    }
+    std::int64_t planned = 0;
+    for (const int i : indices) planned += batch[i].frames;
+    micro.features.reserve(static_cast<std::size_t>(planned * micro.mels));
     for (const int i : indices) {
       SampleData data;
       try {
-        data = maker(batch[i], cursor.epoch);
+        data = maker.append(batch[i], cursor.epoch, micro.features);
       } catch (const BadSample& bad) {
         if (!config.skip_bad_audio) throw;
         ++out.drops.failed;
@@ -33,7 +41,6 @@ LoadedBatch load_batch(const GlobalBatch& batch, const SampleMaker& maker, const
       out.counts.frames += data.frames;
       out.counts.tokens += static_cast<std::int64_t>(data.tokens.size());
       micro.frames += data.frames;
-      micro.features.insert(micro.features.end(), data.features.begin(), data.features.end());
       micro.ids.push_back(data.id);
       micro.frames_of.push_back(data.frames);
       micro.tokens.push_back(std::move(data.tokens));
@@ -62,6 +69,7 @@ struct Loader::Impl {
   std::shared_ptr<const EpochPlan> plan{};  // of its epoch
   std::uint64_t claimed = 0, delivered = 0;
   std::map<std::uint64_t, Finished> finished{};
+  std::vector<std::vector<Microbatch>> spare{};  // of batches that were taken back
   bool stopping = false;
   double waited = 0;
   std::vector<std::thread> threads{};
@@ -81,8 +89,14 @@ struct Loader::Impl {
       try {
         advance();
         const DataCursor after = cursor;
+        std::vector<Microbatch> memory;
+        if (!spare.empty()) {
+          memory = std::move(spare.back());
+          spare.pop_back();
+        }
         lock.unlock();
-        done.batch = load_batch(of->batches[static_cast<std::size_t>(here.batch)], maker, config, here, dp_rank, dp_size);
+        done.batch = load_batch(of->batches[static_cast<std::size_t>(here.batch)], maker, config, here, dp_rank, dp_size,
+                                std::move(memory));
         done.batch.next = after;
       } catch (...) {
         done.error = std::current_exception();
@@ -157,6 +171,11 @@ std::optional<LoadedBatch> Loader::next() {
   lock.unlock();
   s.changed.notify_all();
   return batch;
+}
+
+void Loader::reuse(LoadedBatch batch) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->spare.push_back(std::move(batch.microbatches));
 }
 
 double Loader::waited() const {

@@ -56,6 +56,9 @@ class Loader {
 
   /// The next batch, or nothing at the end. Blocks until it is ready. Throws what preparing it threw, also when called again.
   std::optional<LoadedBatch> next();
+  /// Takes back a batch that is no longer needed: coming ones are written into its memory, which the system then need not find
+  /// and clear again.
+  void reuse(LoadedBatch batch);
   /// Joins the threads after the batches they are at. `next` throws from then on.
   void stop();
   /// Seconds that `next` has blocked so far.
@@ -66,8 +69,8 @@ class Loader {
   std::unique_ptr<Impl> impl_;
 };
 
-/// One rank's part of a global batch, in the calling thread.
+/// One rank's part of a global batch, in the calling thread. Features are written into the memory of `spare` as far as it goes.
 LoadedBatch load_batch(const GlobalBatch& batch, const SampleMaker& maker, const LoaderConfig& config, DataCursor cursor,
-                       int dp_rank = 0, int dp_size = 1);
+                       int dp_rank = 0, int dp_size = 1, std::vector<Microbatch> spare = {});
 
 }  // namespace chorus

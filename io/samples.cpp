@@ -7,26 +7,27 @@
 
 namespace chorus {
 
-using Floats = std::shared_ptr<const std::vector<float>>;
-
 /// Keeps what fits and never evicts: with random access every epoch, eviction would only cost work.
 struct SampleMaker::Cache {
+  using Floats = std::shared_ptr<const std::vector<float>>;
   std::mutex mutex;
   std::map<std::pair<std::int64_t, double>, Floats> kept;
   std::size_t bytes = 0, limit = 0;
 
-  /// Two threads may make the same value at once; both get equal ones.
+  /// The caller's own. Two threads may make the same value at once; both get equal ones.
   template <class Make>
-  Floats get(const Part& part, Make make) {
+  std::vector<float> get(const Part& part, Make make) {
     const std::pair key{part.entry, part.speed};
+    Floats found;
     {
       const std::lock_guard lock(mutex);
-      if (const auto it = kept.find(key); it != kept.end()) return it->second;
+      if (const auto it = kept.find(key); it != kept.end()) found = it->second;
     }
-    auto made = std::make_shared<const std::vector<float>>(make());
-    const std::size_t size = made->size() * sizeof(float);
+    if (found) return *found;
+    std::vector<float> made = make();
+    const std::size_t size = made.size() * sizeof(float);
     const std::lock_guard lock(mutex);
-    if (bytes + size <= limit && kept.emplace(key, made).second) bytes += size;
+    if (bytes + size <= limit && kept.emplace(key, std::make_shared<const std::vector<float>>(made)).second) bytes += size;
     return made;
   }
 };
@@ -65,50 +66,63 @@ std::vector<Utterance> SampleMaker::utterances() const {
   return out;
 }
 
-Floats SampleMaker::sound(const Part& part) const {
+std::vector<float> SampleMaker::sound(const Part& part) const {
   const ManifestEntry& entry = entries_.at(static_cast<std::size_t>(part.entry));
   try {
-    const auto samples = read_audio(entry, frontend_.config().sample_rate);
-    return std::make_shared<const std::vector<float>>(change_speed(samples, part.speed));
+    auto samples = read_audio(entry, frontend_.config().sample_rate);
+    return part.speed == 1 ? std::move(samples) : change_speed(samples, part.speed);
   } catch (const Error& error) {
     throw BadSample(place(entry) + ": " + error.what());
   }
 }
 
-Floats SampleMaker::log_mel(const Part& part, std::int64_t epoch) const {
+void SampleMaker::append_log_mel(const Part& part, std::int64_t epoch, std::vector<float>& rows) const {
   const double dither = options_.training ? frontend_.config().dither : 0;
-  if (dither == 0) return cache_->get(part, [&] { return frontend_.log_mel<float>(*sound(part)); });
+  if (dither == 0) {
+    const auto features = cache_->get(part, [&] { return frontend_.log_mel<float>(sound(part)); });
+    rows.insert(rows.end(), features.begin(), features.end());
+    return;
+  }
   // Dither is new every epoch, so only the sound can be kept.
-  std::vector<float> noisy = *cache_->get(part, [&] { return *sound(part); });
+  std::vector<float> noisy = cache_->get(part, [&] { return sound(part); });
   const std::int64_t id = part_id(part, static_cast<std::int64_t>(entries_.size()));
   add_dither(noisy, dither, options_.seed, static_cast<std::uint64_t>(epoch), id);
-  return std::make_shared<const std::vector<float>>(frontend_.log_mel<float>(noisy));
+  frontend_.append_log_mel<float>(noisy, rows);
 }
 
 SampleData SampleMaker::operator()(const Sample& sample, std::int64_t epoch) const {
+  std::vector<float> rows;
+  SampleData out = append(sample, epoch, rows);
+  out.features = std::move(rows);
+  return out;
+}
+
+SampleData SampleMaker::append(const Sample& sample, std::int64_t epoch, std::vector<float>& rows) const {
   SampleData out{.id = sample.id, .features = {}, .tokens = {}, .text = {}};
-  if (options_.content == Content::text) {
-    out.text = entries_.at(static_cast<std::size_t>(sample.parts.at(0).entry)).text;
-    out.tokens = tokenizer_.encode(out.text);
-    return out;
-  }
   for (const Part& part : sample.parts) {
-    const Floats features = log_mel(part, epoch);
-    out.features.insert(out.features.end(), features->begin(), features->end());
     if (&part != &sample.parts.front()) out.text += ' ';
-    out.text += entries_[static_cast<std::size_t>(part.entry)].text;
+    out.text += entries_.at(static_cast<std::size_t>(part.entry)).text;
   }
-  const int mels = frontend_.config().mels;
-  out.frames = static_cast<std::int64_t>(out.features.size()) / mels;
-  const std::int64_t least = frontend_.config().normalize == "per_feature" ? 2 : 1;
-  if (out.frames < least)
-    throw BadSample(place(entries_[static_cast<std::size_t>(sample.parts.at(0).entry)]) +
-                    ": SampleMaker: " + audio_name(entries_[static_cast<std::size_t>(sample.parts.at(0).entry)]).string() +
-                    " gives " + std::to_string(out.frames) + " frames where " + std::to_string(least) + " are needed");
-  frontend_.normalize<float>(out.features);
-  if (options_.training)
-    spec_augment(out.features, mels, options_.spec_augment, options_.seed, static_cast<std::uint64_t>(epoch), sample.id);
   out.tokens = tokenizer_.encode(out.text);
+  if (options_.content == Content::text) return out;
+  const std::size_t before = rows.size();
+  try {
+    for (const Part& part : sample.parts) append_log_mel(part, epoch, rows);
+    const std::span<float> features = std::span(rows).subspan(before);
+    const int mels = frontend_.config().mels;
+    out.frames = static_cast<std::int64_t>(features.size()) / mels;
+    const std::int64_t least = frontend_.config().normalize == "per_feature" ? 2 : 1;
+    const ManifestEntry& first = entries_[static_cast<std::size_t>(sample.parts.at(0).entry)];
+    if (out.frames < least)
+      throw BadSample(place(first) + ": SampleMaker: " + audio_name(first).string() + " gives " + std::to_string(out.frames) +
+                      " frames where " + std::to_string(least) + " are needed");
+    frontend_.normalize<float>(features);
+    if (options_.training)
+      spec_augment(features, mels, options_.spec_augment, options_.seed, static_cast<std::uint64_t>(epoch), sample.id);
+  } catch (...) {
+    rows.resize(before);
+    throw;
+  }
   return out;
 }
 

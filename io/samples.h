@@ -44,6 +44,8 @@ class SampleMaker {
 
   /// Throws BadSample with the file's error.
   SampleData operator()(const Sample& sample, std::int64_t epoch) const;
+  /// The same with the features behind `rows`, which stay as they are if it throws, instead of in the result.
+  SampleData append(const Sample& sample, std::int64_t epoch, std::vector<float>& rows) const;
   /// What the planner needs: lengths in seconds and tokens, languages numbered in order of appearance.
   std::vector<Utterance> utterances() const;
   const std::vector<ManifestEntry>& entries() const { return entries_; }
@@ -52,8 +54,8 @@ class SampleMaker {
 
  private:
   struct Cache;
-  std::shared_ptr<const std::vector<float>> sound(const Part& part) const;
-  std::shared_ptr<const std::vector<float>> log_mel(const Part& part, std::int64_t epoch) const;
+  std::vector<float> sound(const Part& part) const;
+  void append_log_mel(const Part& part, std::int64_t epoch, std::vector<float>& rows) const;
 
   std::vector<ManifestEntry> entries_;
   const Frontend& frontend_;

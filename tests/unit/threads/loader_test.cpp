@@ -183,6 +183,49 @@ TEST_F(LoaderFiles, TheDealingMovesSamplesWithoutChangingThem) {
     }
 }
 
+TEST_F(LoaderFiles, BatchesInReusedMemoryAreTheSame) {
+  std::filesystem::remove(entries[4].audio);
+  const SampleMaker maker(entries, frontend, *tokenizer, options());
+  const BatchPlanner plan = planner(maker);
+  const LoaderConfig config{.micro_batch_size = 3, .threads = 2, .prefetch = 2};
+  Loader fresh(plan, maker, config, {}, 3), reusing(plan, maker, config, {}, 3);
+  int batches = 0;
+  while (const auto want = fresh.next()) {
+    auto got = reusing.next();
+    ASSERT_TRUE(got);
+    ASSERT_EQ(got->microbatches.size(), want->microbatches.size());
+    for (std::size_t m = 0; m < want->microbatches.size(); ++m) {
+      EXPECT_EQ(got->microbatches[m].features, want->microbatches[m].features) << "batch " << batches << " microbatch " << m;
+      EXPECT_EQ(got->microbatches[m].frames_of, want->microbatches[m].frames_of);
+    }
+    reusing.reuse(std::move(*got));
+    ++batches;
+  }
+  EXPECT_GT(batches, 4) << "too few to meet memory again";
+  EXPECT_FALSE(reusing.next());
+
+  // Memory that was handed in is the memory that comes back, also when it held more.
+  std::vector<Microbatch> spare(1);
+  spare[0].features.assign(1'000'000, 1.0f);
+  const float* const memory = spare[0].features.data();
+  const LoadedBatch batch = load_batch(plan.epoch(0).batches[0], maker, {}, {0, 0}, 0, 1, std::move(spare));
+  EXPECT_EQ(batch.microbatches.at(0).features.data(), memory);
+  EXPECT_EQ(std::ssize(batch.microbatches[0].features), batch.microbatches[0].frames * batch.microbatches[0].mels);
+}
+
+TEST_F(LoaderFiles, ASampleThatFailsLeavesTheRowsBeforeIt) {
+  std::filesystem::remove(entries[7].audio);
+  const SampleMaker maker(entries, frontend, *tokenizer, options());
+  std::vector<float> rows{1, 2};
+  EXPECT_THROW(maker.append({.id = 3, .parts = {{3, 1}, {7, 1}}}, 0, rows), BadSample);
+  EXPECT_EQ(rows, (std::vector<float>{1, 2}));
+  const SampleData data = maker.append({.id = 3, .parts = {{3, 1}}}, 0, rows);
+  const SampleData alone = maker({.id = 3, .parts = {{3, 1}}}, 0);
+  EXPECT_TRUE(data.features.empty());
+  rows.erase(rows.begin(), rows.begin() + 2);
+  EXPECT_EQ(rows, alone.features);
+}
+
 TEST_F(LoaderFiles, BadSoundIsDroppedAndCountedOrAnErrorThatNamesIt) {
   std::filesystem::remove(entries[4].audio);
   std::filesystem::resize_file(entries[9].audio, 200);
