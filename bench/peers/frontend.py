@@ -3,8 +3,9 @@
     frontend.py FOLDER [--workers N] [--check]
 
 FOLDER is what `bench_frontend --make` wrote. Without workers batches are made in this process, whose operators use all cores;
-with them each worker is a process with one thread. Every recording is read four times against the clock. Prints seconds, audio_seconds and memory (MiB, of this process); with
---check only the relative difference of the first recording's features from ours, which must be at most 1e-3."""
+with them each worker is a process with one thread. Every recording is read four times against the clock. Prints seconds,
+audio_seconds and memory (MiB, of this process); with --check only the relative difference of the first recording's features
+from ours, which must be at most 1e-4."""
 import argparse
 import json
 import pathlib
@@ -94,7 +95,7 @@ def main():
         theirs = Frontend(dither=0)([read(arguments.folder / "0.wav")])[0][0]
         difference = ((theirs - ours).norm() / ours.norm()).item()
         print(f"features: relative difference {difference:.1e}")
-        sys.exit(0 if difference <= 1e-3 else 1)
+        sys.exit(0 if difference <= 1e-4 else 1)
     at_start = resident("VmRSS")
     recordings = Recordings(arguments.folder)
     loader = torch.utils.data.DataLoader(recordings, batch_size=None, shuffle=True, num_workers=arguments.workers,
