@@ -15,6 +15,26 @@ void require_weight(const char* op, const char* role, const Tensor& x, const Ten
 
 Tensor row_statistics(const Tensor& x) { return Tensor::empty(x.context(), {x.rows()}, wide(x.dtype())); }
 
+struct RmsNormed {
+  Tensor y, rstd;
+};
+RmsNormed rms_normed(const Tensor& x, const Tensor& weight, double eps) {
+  const Span span(x.context().trace, "rms_norm");
+  RmsNormed out{empty_like(x), row_statistics(x)};
+  std::visit([&](auto device) { kernel::rms_norm(device, x, weight, eps, out.y, out.rstd); }, x.context().device);
+  return out;
+}
+
+struct LayerNormed {
+  Tensor y, mean, rstd;
+};
+LayerNormed layer_normed(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  const Span span(x.context().trace, "layer_norm");
+  LayerNormed out{empty_like(x), row_statistics(x), row_statistics(x)};
+  kernel::layer_norm(cpu(x.context(), "layer_norm"), x, weight, bias, eps, out.y, out.mean, out.rstd);
+  return out;
+}
+
 /// The gradients of inputs 1 (weight) and 2 (bias), where they are wanted, around a kernel that takes both targets.
 template <class Kernel>
 Grads norm_grads(const Backward& b, const Tensor& x, const Kernel& kernel) {
@@ -37,9 +57,7 @@ Grads norm_grads(const Backward& b, const Tensor& x, const Kernel& kernel) {
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   require(x && x.rank() >= 1 && is_floating(x.dtype()), "rms_norm", "takes a floating tensor with a last dim, given ", x);
   require_weight("rms_norm", "weight", x, weight);
-  const Span span(x.context().trace, "rms_norm");
-  Tensor y = empty_like(x), rstd = row_statistics(x);
-  std::visit([&](auto device) { kernel::rms_norm(device, x, weight, eps, y, rstd); }, x.context().device);
+  auto [y, rstd] = rms_normed(x, weight, eps);
   y = record("rms_norm", y, {x, weight}, {x, weight, rstd}, [](const Backward& b) {
     const Tensor &x = b.saved[0], &weight = b.saved[1], &rstd = b.saved[2];
     return norm_grads(b, x, [&](Tensor& dx, ColumnTarget dweight, ColumnTarget) {
@@ -47,22 +65,14 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
                  x.context().device);
     });
   });
-  return remade_by(std::move(y), [eps](const Backward& b) {
-    const Tensor &x = b.saved[0], &weight = b.saved[1];
-    const Span span(x.context().trace, "rms_norm");
-    Tensor y = empty_like(x), rstd = row_statistics(x);
-    std::visit([&](auto device) { kernel::rms_norm(device, x, weight, eps, y, rstd); }, x.context().device);
-    return Grads{y};
-  });
+  return remade_by(std::move(y), [eps](const Backward& b) { return Grads{rms_normed(b.saved[0], b.saved[1], eps).y}; });
 }
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   require(x && x.rank() >= 1 && is_floating(x.dtype()), "layer_norm", "takes a floating tensor with a last dim, given ", x);
   require_weight("layer_norm", "weight", x, weight);
   require_weight("layer_norm", "bias", x, bias);
-  const Span span(x.context().trace, "layer_norm");
-  Tensor y = empty_like(x), mean = row_statistics(x), rstd = row_statistics(x);
-  kernel::layer_norm(cpu(x.context(), "layer_norm"), x, weight, bias, eps, y, mean, rstd);
+  auto [y, mean, rstd] = layer_normed(x, weight, bias, eps);
   y = record("layer_norm", y, {x, weight, bias}, {x, weight, mean, rstd, bias}, [](const Backward& b) {
     const auto& x = b.saved[0];
     return norm_grads(b, x, [&](Tensor& dx, ColumnTarget dweight, ColumnTarget dbias) {
@@ -70,13 +80,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
                                   dbias);
     });
   });
-  return remade_by(std::move(y), [eps](const Backward& b) {
-    const Tensor& x = b.saved[0];
-    const Span span(x.context().trace, "layer_norm");
-    Tensor y = empty_like(x), mean = row_statistics(x), rstd = row_statistics(x);
-    kernel::layer_norm(cpu(x.context(), "layer_norm"), x, b.saved[1], b.saved[4], eps, y, mean, rstd);
-    return Grads{y};
-  });
+  return remade_by(std::move(y),
+                   [eps](const Backward& b) { return Grads{layer_normed(b.saved[0], b.saved[1], b.saved[4], eps).y}; });
 }
 
 Tensor fixed_norm(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& weight, const Tensor& bias,
