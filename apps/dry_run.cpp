@@ -20,7 +20,8 @@ struct Candidate {
   bool accumulates = false;
 };
 
-/// The heaviest microbatches by rows of the encoder, of the decoder, and by the values that all layers keep of their rows.
+/// The heaviest microbatches by rows of the encoder, of the decoder, and by the values that all layers keep of their rows;
+/// apart from each other those of steps with one microbatch, and those that may find gradients of an earlier one.
 class Heaviest {
  public:
   Heaviest(const RunConfig& config, const PhaseConfig& phase) {
@@ -35,17 +36,19 @@ class Heaviest {
     const std::array<double, 3> weights{encoder, decoder_weight_ > 0 ? decoder : 0,
                                         encoder * encoder_weight_ + decoder * decoder_weight_};
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      if (weights[i] <= best_[i]) continue;
-      best_[i] = weights[i];
-      kept_[i] = candidate;
+      const std::size_t place = 2 * i + (candidate.accumulates ? 1 : 0);
+      if (weights[i] <= best_[place]) continue;
+      best_[place] = weights[i];
+      kept_[place] = candidate;
     }
   }
-  /// Without repeats; the last one is the heaviest by all rows.
+  /// Without repeats.
   std::vector<Candidate> candidates() const {
     std::vector<Candidate> out;
     for (const auto& one : kept_) {
       if (one.samples.empty()) continue;
-      std::erase_if(out, [&](const Candidate& other) { return other.samples == one.samples; });
+      std::erase_if(
+          out, [&](const Candidate& other) { return other.samples == one.samples && other.accumulates == one.accumulates; });
       out.push_back(one);
     }
     return out;
@@ -53,8 +56,8 @@ class Heaviest {
 
  private:
   double encoder_weight_ = 0, decoder_weight_ = 0;
-  std::array<double, 3> best_{};
-  std::array<Candidate, 3> kept_;
+  std::array<double, 6> best_{};
+  std::array<Candidate, 6> kept_;
 };
 
 void add_microbatches(const GlobalBatch& batch, const RunConfig& config, const Prompt& prompt, Heaviest& heaviest) {
@@ -141,8 +144,10 @@ DryRun plan_run(const RunConfig& config, const std::function<void(const std::str
     // A phase starts with an epoch of its own.
     out.fixed = fixed_memory(config, phase, tokenizer);
     for (const Candidate& candidate : heaviest.candidates()) {
-      out.heaviest = {candidate.rows.encoder, phase.llm_weight > 0 ? candidate.rows.decoder : 0};
-      out.step = largest(out.step, step_memory(config, phase, tokenizer, candidate.samples, candidate.accumulates));
+      const MemoryUse use = step_memory(config, phase, tokenizer, candidate.samples, candidate.accumulates);
+      if (use.total > out.step.total)
+        out.heaviest = {candidate.rows.encoder, phase.llm_weight > 0 ? candidate.rows.decoder : 0};
+      out.step = largest(out.step, use);
     }
     out.run_peak = out.fixed.total + out.step.total;
     if (!plan.phases.empty()) {

@@ -24,7 +24,7 @@ struct PlannedPhase {
   std::int64_t most_samples = 0, most_frames = 0, most_tokens = 0;  ///< in a batch of it, each on its own
   std::string left_out;                                             ///< of every epoch, by reason
   RowCounts heaviest;                                               ///< rows of the heaviest microbatch of all these epochs
-  MemoryUse fixed;                                                  ///< parameters, gradients, optimizer state
+  MemoryUse fixed;                                                  ///< parameters, optimizer state
   MemoryUse step;                                                   ///< what the heaviest microbatch takes beside them
   double run_peak = 0;  ///< the most since the run's start; while phases change, the models of both are there
 };

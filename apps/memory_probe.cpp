@@ -27,14 +27,16 @@ void set_layers(SalmConfig& model, const Layers& layers) {
   if (model.decoder) model.llm.num_hidden_layers = layers[2];
 }
 
-/// The path without the number of its layer, e.g. "llm.layers.#.norm.weight", and that number (-1: none).
-std::pair<std::string, int> without_layer(const std::string& path) {
-  for (const std::string kind : {"encoder.layers.", "adapter.", "llm.layers."}) {
-    if (!path.starts_with(kind)) continue;
-    const auto end = path.find('.', kind.size());
-    return {kind + '#' + path.substr(end), std::stoi(path.substr(kind.size(), end - kind.size()))};
+struct LayerPath {
+  std::string kind;  ///< "llm.layers", of what is in no layer its first name: "projection"
+  std::string path;  ///< without the layer's number: "llm.layers.#.norm.weight"
+};
+LayerPath without_layer(const std::string& path) {
+  for (const std::string kind : {"encoder.layers", "adapter", "llm.layers"}) {
+    if (!path.starts_with(kind + '.')) continue;
+    return {kind, kind + ".#" + path.substr(path.find('.', kind.size() + 1))};
   }
-  return {path, -1};
+  return {path.substr(0, path.find('.')), path};
 }
 
 /// Which parameters of the whole model are frozen; `alike` tells whether that is the same for all layers of a kind.
@@ -54,7 +56,7 @@ Frozen frozen_parameters(const RunConfig& config, const PhaseConfig& phase, cons
   for (const auto& path : paths) {
     const bool is_frozen = freeze.match(path) && !prevent.match(path);
     if (is_frozen) out.paths.insert(path);
-    const auto [seen, fresh] = by_kind.emplace(without_layer(path).first, is_frozen);
+    const auto [seen, fresh] = by_kind.emplace(without_layer(path).path, is_frozen);
     out.alike = out.alike && (fresh || seen->second == is_frozen);
   }
   return out;
@@ -125,8 +127,13 @@ Workload made_up(Context& context, const RunConfig& config, const PhaseConfig& p
   return work;
 }
 
-MemoryUse measured(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer, const Frozen& frozen,
-                   std::span<const SampleShape> shapes, bool accumulates) {
+/// What a step takes by the part of the backward pass in which it does: which kind of layer has the newest gradient (nothing
+/// before the first one). In each part memory is an affine function of the numbers of layers, since a layer holds either its
+/// activations or its gradients; the most of all parts is not.
+using MemoryByPart = std::map<std::string, MemoryUse>;
+
+MemoryByPart measured(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer, const Frozen& frozen,
+                      std::span<const SampleShape> shapes, bool accumulates) {
   Context context;
   const auto built = build_salm(context, config, tokenizer, rules_for(config, tokenizer, frozen));
   if (built->model.ctc_head && config.model.ctc_compressor) {
@@ -135,26 +142,52 @@ MemoryUse measured(const RunConfig& config, const PhaseConfig& phase, const Toke
     built->store.masters.fill(0);  // nobody trains this model; only its shapes matter
     built->store.masters_to_values();
   }
+  std::map<const Node*, std::string> part_of;
+  for (const auto& entry : built->store.trainable) part_of[entry.param->leaf.get()] = without_layer(entry.path).kind;
   const MemoryStats before = context.memory.stats();
+  MemoryByPart parts;
+  std::string part;
+  const auto close_part = [&] {
+    const MemoryStats now = context.memory.stats();
+    MemoryUse use;
+    for (std::size_t i = 0; i < category_count; ++i) use.of[i] = static_cast<double>(now.peak[i] - before.current[i]);
+    use.total = static_cast<double>(now.peak_total - before.total);
+    parts[part] = largest(parts[part], use);
+    context.memory.reset_peak();
+  };
   context.memory.reset_peak();
   built->store.start_step();
   for (int micro = 0; micro < (accumulates ? 2 : 1); ++micro) {
     const Workload work = made_up(context, config, phase, tokenizer, shapes);
     const SalmLoss loss = built->model.loss(work.batch, work.options, {.training = true, .seed = 1, .step = 0});
-    if (loss.total && loss.total.requires_grad()) backward(loss.total);
+    if (loss.total && loss.total.requires_grad())
+      backward(loss.total, {.after = [&](const Node& node) {
+                 for (const auto& input : node.inputs) {
+                   const auto leaf = part_of.find(input.get());
+                   if (leaf == part_of.end() || leaf->second == part) continue;
+                   close_part();
+                   part = leaf->second;
+                 }
+               }});
+    close_part();
+    part.clear();
   }
-  const MemoryStats after = context.memory.stats();
-  MemoryUse use;
-  for (std::size_t i = 0; i < category_count; ++i) use.of[i] = static_cast<double>(after.peak[i] - before.current[i]);
-  use.total = static_cast<double>(after.peak_total - before.total);
-  return use;
+  return parts;
 }
 
-/// a + n (b - a).
-MemoryUse extrapolated(MemoryUse a, const MemoryUse& b, const MemoryUse& base, double n) {
-  for (std::size_t i = 0; i < category_count; ++i) a.of[i] += n * (b.of[i] - base.of[i]);
-  a.total += n * (b.total - base.total);
+/// a + n (b - base), part by part.
+MemoryByPart extrapolated(MemoryByPart a, MemoryByPart b, MemoryByPart base, double n) {
+  for (auto& [part, use] : a) {
+    for (std::size_t i = 0; i < category_count; ++i) use.of[i] += n * (b[part].of[i] - base[part].of[i]);
+    use.total += n * (b[part].total - base[part].total);
+  }
   return a;
+}
+
+MemoryUse largest(const MemoryByPart& parts) {
+  MemoryUse use;
+  for (const auto& [part, own] : parts) use = largest(use, own);
+  return use;
 }
 
 }  // namespace
@@ -179,7 +212,6 @@ MemoryUse fixed_memory(const RunConfig& config, const PhaseConfig& phase, const 
   MemoryUse use;
   use.of[static_cast<std::size_t>(Category::parameters)] =
       bytes(size.trainable + size.frozen, type) + bytes(size.buffers, wide(type));
-  use.of[static_cast<std::size_t>(Category::gradients)] = bytes(size.trainable, wide(type));
   const int masters = wide(type) == type ? 0 : 1;
   use.of[static_cast<std::size_t>(Category::optimizer)] =
       bytes(size.trainable, wide(type)) * (masters + state_arrays(config.optimizer));
@@ -209,11 +241,11 @@ MemoryUse step_memory(const RunConfig& config, const PhaseConfig& phase, const T
     set_layers(smaller.model, layers);
     return measured(smaller, phase, tokenizer, frozen, samples, accumulates);
   };
-  if (!frozen.alike) return with(whole);
+  if (!frozen.alike) return largest(with(whole));
   Layers base = whole;
   for (int& n : base) n = std::min(n, 1);
-  const MemoryUse first = with(base);
-  MemoryUse use = first;
+  const MemoryByPart first = with(base);
+  MemoryByPart use = first;
   for (std::size_t kind = 0; kind < whole.size(); ++kind) {
     // A phase without a text loss runs neither adapter nor decoder.
     if (whole[kind] <= 1 || (kind > 0 && phase.llm_weight == 0)) continue;
@@ -221,7 +253,7 @@ MemoryUse step_memory(const RunConfig& config, const PhaseConfig& phase, const T
     more[kind] = 2;
     use = extrapolated(use, with(more), first, whole[kind] - 1);
   }
-  return use;
+  return largest(use);
 }
 
 }  // namespace chorus

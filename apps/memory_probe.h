@@ -24,7 +24,7 @@ struct SampleShape {
   friend bool operator==(const SampleShape&, const SampleShape&) = default;
 };
 
-/// Parameters, gradients and optimizer state of a phase, from the shapes alone.
+/// Parameters and optimizer state of a phase, from the shapes alone.
 MemoryUse fixed_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer);
 
 /// Rows that a microbatch has in the encoder and in the decoder. Of a model with a CTC compressor the decoder is taken to read
@@ -34,8 +34,9 @@ struct RowCounts {
 };
 RowCounts row_counts(const RunConfig& config, const Prompt& prompt, std::span<const SampleShape> samples);
 
-/// What forward and backward of this microbatch take beside `fixed_memory`. Layers of a kind are alike, so memory is an affine
-/// function of their number: models of more than two layers are measured with one and with two of each kind and extrapolated.
+/// What forward and backward of this microbatch take beside `fixed_memory`, gradients included. Layers of a kind are alike, so
+/// at a given point of the step memory is an affine function of their number: models of more than two layers are measured with
+/// one and with two of each kind, and extrapolated.
 /// Where `freeze_params` tells layers of a kind apart, the whole model is built instead. `accumulates`: the step has more than
 /// one microbatch.
 MemoryUse step_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer,

@@ -233,6 +233,7 @@ class Trainer {
     progress_.phase_step = 0;
     // Batches may be made otherwise now: a phase starts with an epoch of its own.
     if (progress_.cursor.batch > 0) progress_.cursor = {progress_.cursor.epoch + 1, 0};
+    phase_.built->store.start_step();  // frees the last gradients: two models are there for a moment
     Phase next = make_phase();
     phase_.loader.reset();
     const std::size_t kept = keep_parameters(*phase_.built, *next.built, next.config->keep);

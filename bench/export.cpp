@@ -15,7 +15,7 @@ void write_export(Workload& work, const std::string& file) {
   for (const auto& [path, tensor] : work.inputs) writer.add(path, tensor);
   for (const auto& entry : work.store.trainable) {
     writer.add("weights/" + entry.path, entry.param->value);
-    writer.add("gradients/" + entry.path, entry.param->grad);
+    writer.add("gradients/" + entry.path, entry.param->grad());
   }
   writer.finish();
 }

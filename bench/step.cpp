@@ -97,6 +97,8 @@ void measure(Context& context, Workload& work, const Options& options, double re
   figure("peak_percent", 100 * work.flops / median / kernel::measure_matrix_peak(context, options.dtype), "%");
   figure("memory", memory / 1048576.0, "MiB");
   figure("memory_tensors", static_cast<double>(stats.peak_total) / 1048576.0, "MiB");
+  figure("memory_touched", static_cast<double>(stats.touched) / 1048576.0, "MiB");
+  figure("memory_reserved", static_cast<double>(stats.reserved) / 1048576.0, "MiB");
   figure("page_faults", new_faults, "faults/step");
   figure("system_allocations", static_cast<double>(stats.system_allocations - allocations), "allocations");
   figure("primitives_created", static_cast<double>(created), "primitives");

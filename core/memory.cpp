@@ -7,7 +7,6 @@
 #include <map>
 #include <mutex>
 #include <new>
-#include <set>
 #include <sstream>
 #include <vector>
 
@@ -17,13 +16,23 @@ namespace {
 constexpr std::size_t alignment = 64;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t first_region = std::size_t{64} << 20, largest_step = std::size_t{1} << 30;
-// Blocks up to this size are kept by exact size when freed; larger ones are merged at once, so that they never splinter.
-constexpr std::size_t largest_bin = std::size_t{256} << 10;
+// Blocks up to this size come from slabs and are kept by exact size when freed. Larger ones are merged at once; between them
+// lies no small block, which would keep them apart.
+constexpr std::size_t largest_small = std::size_t{256} << 10, slab_bytes = std::size_t{4} << 20;
 
 std::size_t round_up(std::size_t bytes, std::size_t step) { return (bytes + step - 1) / step * step; }
 
 // Pages appear on first touch. The mapping starts at a huge page, so that the kernel can back all of it with them.
-void* map_region(std::size_t bytes) {
+void* map_region(std::size_t bytes, void* before) {
+  if (before) {
+    void* const wanted = static_cast<char*>(before) - bytes;
+    void* const got = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (got == wanted) {
+      madvise(got, bytes, MADV_HUGEPAGE);
+      return got;
+    }
+    if (got != MAP_FAILED) munmap(got, bytes);
+  }
   void* raw = mmap(nullptr, bytes + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) return nullptr;
   auto* begin = static_cast<char*>(raw);
@@ -35,47 +44,66 @@ void* map_region(std::size_t bytes) {
 }
 void unmap_region(void* region, std::size_t bytes) noexcept { munmap(region, bytes); }
 
-void* new_block(std::size_t bytes) { return ::operator new (bytes, std::align_val_t{alignment}, std::nothrow); }
+void* new_block(std::size_t bytes, void*) { return ::operator new (bytes, std::align_val_t{alignment}, std::nothrow); }
 void delete_block(void* block, std::size_t) noexcept { ::operator delete (block, std::align_val_t{alignment}); }
 
-// Best fit over free ranges, merged with their neighbours when freed.
+// What is free, by address, merged with its neighbours when given back.
 class FreeRanges {
  public:
-  char* take(std::size_t bytes) {
-    const auto found = by_size_.lower_bound({bytes, nullptr});
-    if (found == by_size_.end()) return nullptr;
-    const auto [size, begin] = *found;
-    by_size_.erase(found);
-    by_address_.erase(begin);
-    if (size > bytes) insert(begin + bytes, size - bytes);
-    return begin;
+  // From the end of the last range that fits.
+  char* take_last(std::size_t bytes) {
+    for (auto range = ranges_.end(); range != ranges_.begin();)
+      if ((--range)->second >= bytes) return cut(range, range->first + range->second - bytes, bytes);
+    return nullptr;
+  }
+  // The first place that fits. Of a range only what begins at `start(begin, end)` is looked at.
+  template <class Start>
+  char* take_first(std::size_t bytes, const Start& start) {
+    for (auto range = ranges_.begin(); range != ranges_.end(); ++range) {
+      char* const end = range->first + range->second;
+      char* const block = start(range->first, end);
+      if (static_cast<std::size_t>(end - block) >= bytes) return cut(range, block, bytes);
+    }
+    return nullptr;
+  }
+  // This very block, if all of it is free.
+  bool take_at(char* block, std::size_t bytes) {
+    auto range = ranges_.upper_bound(block);
+    if (range == ranges_.begin()) return false;
+    --range;
+    return range->first + range->second >= block + bytes && cut(range, block, bytes);
   }
   void give_back(char* begin, std::size_t bytes) {
-    auto next = by_address_.lower_bound(begin);
-    if (next != by_address_.begin()) {
+    auto next = ranges_.lower_bound(begin);
+    if (next != ranges_.begin()) {
       const auto before = std::prev(next);
       if (before->first + before->second == begin) {
         begin = before->first;
         bytes += before->second;
-        by_size_.erase({before->second, before->first});
-        by_address_.erase(before);
+        ranges_.erase(before);
       }
     }
-    if (next != by_address_.end() && begin + bytes == next->first) {
+    if (next != ranges_.end() && begin + bytes == next->first) {
       bytes += next->second;
-      by_size_.erase({next->second, next->first});
-      by_address_.erase(next);
+      ranges_.erase(next);
     }
-    insert(begin, bytes);
+    ranges_.emplace(begin, bytes);
   }
 
  private:
-  void insert(char* begin, std::size_t bytes) {
-    by_size_.insert({bytes, begin});
-    by_address_.insert({begin, bytes});
+  using Ranges = std::map<char*, std::size_t>;
+
+  char* cut(Ranges::iterator range, char* block, std::size_t bytes) {
+    char* const end = range->first + range->second;
+    if (block > range->first) {
+      range->second = static_cast<std::size_t>(block - range->first);
+    } else {
+      ranges_.erase(range);
+    }
+    if (end > block + bytes) ranges_.emplace(block + bytes, end - (block + bytes));
+    return block;
   }
-  std::set<std::pair<std::size_t, char*>> by_size_;
-  std::map<char*, std::size_t> by_address_;
+  Ranges ranges_;
 };
 
 }  // namespace
@@ -95,46 +123,75 @@ std::string_view name(Category category) {
 }
 
 struct Memory::Impl {
+  struct Region {
+    char* begin;
+    char* end;
+    char* used;  // begin of the first block ever given out
+  };
+
   explicit Impl(MemoryOptions given) : options(given) {
     if (!options.source.take)
       options.source = options.pooled ? MemorySource{map_region, unmap_region} : MemorySource{new_block, delete_block};
-    if (options.pooled) bins.resize(largest_bin / alignment + 1);
+    if (options.pooled) bins.resize(largest_small / alignment + 1);
   }
   ~Impl() {
-    for (const auto& [region, bytes] : regions) options.source.give_back(region, bytes);
+    for (const Region& region : regions)
+      options.source.give_back(region.begin, static_cast<std::size_t>(region.end - region.begin));
   }
 
   // `size` is a multiple of the alignment, here and below.
-  void* take(std::size_t size) {
+  void* take(std::size_t size, Category category) {
     if (!options.pooled) return take_from_source(size);
-    if (size <= largest_bin) {
-      auto& bin = bins[size / alignment];
-      if (!bin.empty()) {
-        void* block = bin.back();
-        bin.pop_back();
-        return block;
-      }
-    }
-    if (char* block = ranges.take(size)) return block;
-    empty_bins();
-    if (char* block = ranges.take(size)) return block;
-    if (!grow(size)) return nullptr;
-    return ranges.take(size);
+    return size <= largest_small ? take_small(size) : take_large(size, category);
   }
 
   void give_back(void* block, std::size_t size) {
     if (!options.pooled) {
       stats.reserved -= size;
       options.source.give_back(block, size);
-    } else if (size <= largest_bin) {
+    } else if (size <= largest_small) {
       bins[size / alignment].push_back(static_cast<char*>(block));
     } else {
-      ranges.give_back(static_cast<char*>(block), size);
+      large.give_back(static_cast<char*>(block), size);
     }
   }
 
+  char* take_small(std::size_t size) {
+    auto& bin = bins[size / alignment];
+    if (!bin.empty()) {
+      char* const block = bin.back();
+      bin.pop_back();
+      return block;
+    }
+    if (char* block = small.take_last(size)) return block;
+    empty_bins();
+    if (char* block = small.take_last(size)) return block;
+    char* const slab = take_large(slab_bytes, Category::workspace);
+    if (!slab) return nullptr;
+    slabs.push_back(slab);
+    small.give_back(slab, slab_bytes);
+    return small.take_last(size);
+  }
+
+  char* take_large(std::size_t size, Category category) {
+    char* block = nullptr;
+    if (category == Category::gradients)
+      block = large.take_first(size, [this](char* begin, char* end) { return used_in(begin, end); });
+    if (!block) block = large.take_last(size);
+    if (!block) {
+      free_slabs();
+      block = large.take_last(size);
+    }
+    if (!block && grow(size)) block = large.take_last(size);
+    if (!block) return nullptr;
+    // A block reaches over several regions where these touch each other.
+    for (Region& region : regions)
+      if (region.begin < block + size && block < region.end) region.used = std::min(region.used, std::max(region.begin, block));
+    return block;
+  }
+
   void* take_from_source(std::size_t size) {
-    void* block = options.source.take(size);
+    void* block = options.source.take(size, regions.empty() ? nullptr : regions.front().begin);
     if (!block) return nullptr;
     ++stats.system_allocations;
     stats.reserved += size;
@@ -145,13 +202,22 @@ struct Memory::Impl {
     // Growing in proportion keeps the number of regions small; a smaller region is tried where the system refuses.
     for (const std::size_t extra : {std::clamp(stats.reserved / 2, first_region, largest_step), std::size_t{0}}) {
       const std::size_t bytes = round_up(std::max(size, extra), huge_page);
-      if (void* region = take_from_source(bytes)) {
-        regions.push_back({region, bytes});
-        ranges.give_back(static_cast<char*>(region), bytes);
+      if (void* taken = take_from_source(bytes)) {
+        const Region region{static_cast<char*>(taken), static_cast<char*>(taken) + bytes, static_cast<char*>(taken) + bytes};
+        const auto by_address = [](const Region& a, const Region& b) { return a.begin < b.begin; };
+        regions.insert(std::upper_bound(regions.begin(), regions.end(), region, by_address), region);
+        large.give_back(region.begin, bytes);
         return true;
       }
     }
     return false;
+  }
+
+  // Where what was given out before begins in [begin, end); `end` if nothing was.
+  char* used_in(char* begin, char* end) const {
+    for (const Region& region : regions)
+      if (region.used < std::min(region.end, end) && begin < region.end) return std::max(begin, region.used);
+    return end;
   }
 
   void check_limit(const char* op, std::size_t bytes, Category category) const {
@@ -174,9 +240,18 @@ struct Memory::Impl {
 
   void empty_bins() {
     for (std::size_t i = 0; i < bins.size(); ++i) {
-      for (char* block : bins[i]) ranges.give_back(block, i * alignment);
+      for (char* block : bins[i]) small.give_back(block, i * alignment);
       bins[i].clear();
     }
+  }
+
+  void free_slabs() {
+    empty_bins();
+    std::erase_if(slabs, [this](char* slab) {
+      if (!small.take_at(slab, slab_bytes)) return false;
+      large.give_back(slab, slab_bytes);
+      return true;
+    });
   }
 
   std::string report() const {
@@ -193,9 +268,10 @@ struct Memory::Impl {
   MemoryOptions options;
   mutable std::mutex mutex;
   MemoryStats stats;
-  FreeRanges ranges;
-  std::vector<std::vector<char*>> bins;  // by size / alignment
-  std::vector<std::pair<void*, std::size_t>> regions;
+  FreeRanges large, small;               // `small` within the slabs
+  std::vector<std::vector<char*>> bins;  // small blocks, by size / alignment
+  std::vector<char*> slabs;
+  std::vector<Region> regions;  // by address
 };
 
 Memory::Memory(MemoryOptions options) : impl_(std::make_unique<Impl>(options)) {}
@@ -206,7 +282,7 @@ void* Memory::allocate(std::size_t bytes, Category category) {
   const std::lock_guard lock(impl_->mutex);
   impl_->check_limit("Memory::allocate", bytes, category);
   // Rounding up would wrap around near the end of the address space; no machine has that much.
-  void* block = bytes < (std::size_t{1} << 62) ? impl_->take(round_up(bytes, alignment)) : nullptr;
+  void* block = bytes < (std::size_t{1} << 62) ? impl_->take(round_up(bytes, alignment), category) : nullptr;
   if (!block)
     fail("Memory::allocate", "the system has no room for ", bytes, " bytes (", human_bytes(static_cast<double>(bytes)), ") of ",
          name(category), '\n', impl_->report());
@@ -234,7 +310,9 @@ void Memory::discharge(std::size_t bytes, Category category) noexcept {
 
 MemoryStats Memory::stats() const {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->stats;
+  MemoryStats stats = impl_->stats;
+  for (const auto& region : impl_->regions) stats.touched += static_cast<std::size_t>(region.end - region.used);
+  return stats;
 }
 
 void Memory::reset_peak() {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace chorus {
 namespace {
@@ -101,12 +102,12 @@ std::int64_t ParamStore::frozen_count() const {
 }
 
 void ParamStore::start_step() const {
-  for (const auto& leaf : leaves) leaf->sink.written = false;
+  for (const auto& leaf : leaves) leaf->sink.grad = {}, leaf->sink.written = false;
 }
 
 void ParamStore::finish_step() const {
   for (const auto& leaf : leaves) {
-    if (!leaf->sink.written) leaf->sink.grad.fill(0);
+    if (!leaf->sink.written) leaf->sink.in(values.context(), leaf->shape).fill(0);
     leaf->sink.written = true;
   }
 }
@@ -133,7 +134,6 @@ ParamStore materialize(Context& context, const Declared& declared, const Materia
   store.values = Tensor::zeros(context, {trainable_size}, options.dtype, Category::parameters);
   store.masters =
       wide_type == options.dtype ? store.values : Tensor::zeros(context, {trainable_size}, wide_type, Category::optimizer);
-  store.grads = Tensor::zeros(context, {trainable_size}, wide_type, Category::gradients);
   store.frozen_values = Tensor::zeros(context, {frozen_size}, options.dtype, Category::parameters);
 
   std::int64_t trainable_at = 0, frozen_at = 0;
@@ -144,7 +144,6 @@ ParamStore materialize(Context& context, const Declared& declared, const Materia
     for (auto& [path, param] : block.params) {
       param->path = path;
       param->value = flat.flat_view(first, param->global);
-      if (block.trainable) param->grad = store.grads.flat_view(first, param->global);
       Tensor master = block.trainable ? store.masters.flat_view(first, param->global)
                                       : Tensor::empty(context, param->global, wide_type, Category::workspace);
       fill_initial(param->init, random_key(options.seed, path), master);
@@ -157,11 +156,15 @@ ParamStore materialize(Context& context, const Declared& declared, const Materia
       leaf.global = fused_shape(block);
       leaf.trainable = block.trainable;
       leaf.value = flat.flat_view(at, leaf.global);
-      if (block.trainable) leaf.grad = store.grads.flat_view(at, leaf.global);
     }
     if (block.trainable) {
-      make_leaf(leaf.value, leaf.grad);
+      make_leaf(leaf.value);
       store.leaves.push_back(leaf.value.node());
+      std::int64_t part = 0;
+      for (auto& [path, param] : block.params) {
+        param->leaf = leaf.value.node();
+        param->leaf_first = std::exchange(part, part + param->global.numel());
+      }
     }
     at += aligned(block.count());
   }

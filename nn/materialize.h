@@ -4,8 +4,9 @@
 
 namespace chorus {
 
-/// Parameters of one model in flat buffers: values (compute type) and gradients (wide) of the trainable ones each lie in
-/// one array, so that norm, clipping, optimizer and reductions are single passes. Frozen ones have values only.
+/// Parameters of one model: values (compute type) of the trainable ones lie in one flat array, so that the optimizer is a
+/// single pass. Gradients live from the first that arrives in a step to the next step's start, each leaf's in memory of its
+/// own: while activations take most, they take none. Frozen parameters have values only.
 struct ParamStore {
   struct Entry {
     Param* param;  ///< valid as long as the module is not moved
@@ -15,7 +16,6 @@ struct ParamStore {
   };
   Tensor values;         ///< [padded numel] of the trainable parameters, in the compute type
   Tensor masters;        ///< the same in wide(dtype): the storage of `values` itself unless that is bf16
-  Tensor grads;          ///< [padded numel], wide(dtype); gaps between parameters are zero and stay zero
   Tensor frozen_values;  ///< [padded numel] of the frozen parameters
   std::vector<Entry> trainable, frozen;
   std::vector<std::pair<std::string, Buffer*>> buffers;
@@ -23,7 +23,7 @@ struct ParamStore {
 
   std::int64_t trainable_count() const;  ///< logical elements
   std::int64_t frozen_count() const;
-  /// Before the first backward of a step: the first gradient that arrives is written, later ones are added.
+  /// Before the first forward of a step: earlier gradients are freed. The first that arrives is written, later ones are added.
   void start_step() const;
   /// After the last backward of a step: a trainable parameter that nobody used has gradient zero.
   void finish_step() const;

@@ -25,13 +25,16 @@ struct Param {
   Param(const Shape& shape, Init init) : global(shape), init(init) {}
 
   Tensor value;   ///< in the compute type; a leaf when trainable
-  Tensor grad;    ///< wide(dtype), empty when frozen
   Shape global;   ///< the logical shape, whatever part of it this rank holds
   Layout layout;  ///< empty on one rank
   Init init;
   bool trainable = true;
-  std::string path;  ///< set by `materialize`: "decoder.layers.0.attention.q.weight"
+  std::string path;             ///< set by `materialize`: "decoder.layers.0.attention.q.weight"
+  std::shared_ptr<Node> leaf;   ///< that sums its gradient, its own or that of what it is stacked in; null when frozen
+  std::int64_t leaf_first = 0;  ///< element of the leaf at which it begins
 
+  /// [global] of wide(dtype), sharing memory with the leaf's; empty when frozen, and before a step's first gradient arrives.
+  Tensor grad() const { return leaf && leaf->sink.grad ? leaf->sink.grad.flat_view(leaf_first, global) : Tensor(); }
   explicit operator bool() const { return global.rank() > 0; }  ///< false for an absent bias
 };
 
@@ -39,7 +42,7 @@ struct Param {
 /// The parts are the logical parameters; `fused` is a view over them and no parameter of its own.
 struct Stacked {
   std::vector<std::pair<std::string, Param>> parts;  ///< name and [out, in] or [out]
-  Param fused;                                       ///< value and grad over all parts; never visited
+  Param fused;                                       ///< value and gradient over all parts; never visited
 };
 
 /// State that is saved but not trained: running statistics.

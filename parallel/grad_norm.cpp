@@ -6,9 +6,9 @@
 namespace chorus {
 
 double grad_norm(const ParamStore& store, Group& group) {
-  // Gaps between parameters hold zeros, so the flat buffer can be summed whole.
-  const Cpu device = cpu(store.grads.context(), "grad_norm");
-  double squares = kernel::sum_of_squares(device, store.grads, 0, store.grads.numel());
+  std::vector<Tensor> grads;
+  for (const auto& leaf : store.leaves) grads.push_back(leaf->sink.grad);
+  double squares = kernel::sum_of_squares(cpu(store.values.context(), "grad_norm"), grads);
   group.all_reduce(std::span<double>(&squares, 1));
   return std::sqrt(squares);
 }

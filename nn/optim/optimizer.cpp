@@ -19,10 +19,14 @@ Optimizer::Optimizer(const OptimizerConfig& config, const ParamStore& store) : c
 void Optimizer::step(ParamStore& store, double lr, double grad_scale) {
   const Cpu device = cpu(store.masters.context(), "optimizer");
   ++steps_;
-  std::vector<kernel::DecayRange> ranges;
+  std::vector<kernel::UpdateRange> ranges;
+  ranges.reserve(store.trainable.size());
   for (const auto& entry : store.trainable) {
     const bool decays = !config_.decay_matrices_only || entry.param->global.rank() >= 2;
-    ranges.push_back({entry.first, entry.count, decays ? config_.weight_decay : 0});
+    const Tensor grad = entry.param->grad();
+    require(grad && grad.dtype() == store.masters.dtype(), "optimizer", "the gradient of ", entry.path, " is ", grad,
+            ": a step is finished first");
+    ranges.push_back({entry.first, entry.count, decays ? config_.weight_decay : 0, grad.data()});
   }
   if (config_.name == "adamw") {
     const auto t = static_cast<double>(steps_);
@@ -34,7 +38,7 @@ void Optimizer::step(ParamStore& store, double lr, double grad_scale) {
                         .correction1 = 1 - std::pow(config_.beta1, t),
                         .correction2 = 1 - std::pow(config_.beta2, t),
                         .grad_scale = grad_scale},
-                       ranges, store.grads, first_, second_, store.masters, store.values);
+                       ranges, first_, second_, store.masters, store.values);
   } else {
     kernel::sgd_step(device,
                      {.lr = lr,
@@ -42,7 +46,7 @@ void Optimizer::step(ParamStore& store, double lr, double grad_scale) {
                       .grad_scale = grad_scale,
                       .nesterov = config_.nesterov,
                       .first_step = steps_ == 1},
-                     ranges, store.grads, first_, store.masters, store.values);
+                     ranges, first_, store.masters, store.values);
   }
 }
 

@@ -69,14 +69,19 @@ Tensor record_rule(const char* op, Tensor y, const Inputs& inputs, Saved saved, 
   return y;
 }
 
+Tensor& GradSink::in(Context& context, const Shape& shape) {
+  if (!grad) grad = Tensor::empty(context, {shape.numel()}, dtype, Category::gradients).flat_view(0, shape);
+  return grad;
+}
+
 void make_leaf(Tensor& value, Tensor grad) {
-  require(grad.shape() == value.shape() && grad.dtype() == wide(value.dtype()), "make_leaf", "gradient is ", grad, " for ",
-          value);
+  require(!grad || (grad.shape() == value.shape() && grad.dtype() == wide(value.dtype())), "make_leaf", "gradient is ", grad,
+          " for ", value);
   auto node = std::make_shared<Node>();
   node->op = "leaf";
   node->leaf = true;
   node->shape = value.shape();
-  node->sink.grad = std::move(grad);
+  node->sink = {.grad = std::move(grad), .dtype = wide(value.dtype())};
   value.set_node(std::move(node));
 }
 
@@ -86,10 +91,10 @@ void accumulate(const Tensor& g, bool add, Tensor& sum) {
 }
 }  // namespace
 
-void add_to_sink(GradSink& sink, const Tensor& g) {
-  require(g.shape() == sink.grad.shape(), "gradient", g, " for a parameter of shape ", sink.grad.shape());
-  accumulate(g, sink.written, sink.grad);
-  sink.written = true;
+void add_to_sink(Node& leaf, const Tensor& g) {
+  require(g.shape() == leaf.shape, "gradient", g, " for a parameter of shape ", leaf.shape);
+  accumulate(g, leaf.sink.written, leaf.sink.in(g.context(), leaf.shape));
+  leaf.sink.written = true;
 }
 
 namespace {
@@ -98,7 +103,7 @@ void deliver(Node& to, Tensor g) {
   require(g.numel() == to.shape.numel(), to.op, "gradient ", g, " for an output of shape ", to.shape);
   g = g.reshaped(to.shape);
   if (to.leaf) {
-    add_to_sink(to.sink, g);
+    add_to_sink(to, g);
   } else if (!to.grad) {
     to.grad = std::move(g);
   } else if (to.grad.unshared()) {
@@ -164,11 +169,14 @@ void backward(const Tensor& y, const BackwardOptions& options) {
     for (std::size_t i = 0; i < grads.size(); ++i)
       if (grads[i] && node->inputs[i]) reach(node->inputs[i], std::move(grads[i]));
     node->rule = {};
-    if (node->weight_rule && options.deferred) {
+    const bool put_off = node->weight_rule && options.deferred;
+    if (put_off) {
       options.deferred->add(node, dy);
-      continue;
+    } else if (node->weight_rule) {
+      run_rule(node->weight_rule, *node, dy);
     }
-    if (node->weight_rule) run_rule(node->weight_rule, *node, dy);
+    if (options.after) options.after(*node);
+    if (put_off) continue;
     node->saved.clear();
     node->inputs.clear();
   }

@@ -19,8 +19,11 @@ using Grads = std::vector<Tensor>;   ///< one per input; an empty tensor where n
 
 /// Where the gradient of a leaf is summed. Products write into it directly: first `accumulate` is false, then true.
 struct GradSink {
-  Tensor grad;           ///< wide(dtype of the value), same shape
+  Tensor grad;           ///< of the value's shape; empty until the first gradient arrives
+  DType dtype{};         ///< of grad: wide(dtype of the value)
   bool written = false;  ///< whether this step has put something there already
+  /// `grad`, given memory if it has none; its values are unspecified unless `written`.
+  Tensor& in(Context& context, const Shape& shape);
 };
 
 /// What a rule gets to see.
@@ -104,8 +107,9 @@ bool is_remade(const Tensor& x);
 /// Whether `record` would do something: lets an op skip what only its backward needs.
 bool wants_grad(const Inputs& inputs);
 
-/// Turns `value` into a leaf whose gradient is summed in `grad` (shape of value, dtype wide(value's)).
-void make_leaf(Tensor& value, Tensor grad);
+/// Turns `value` into a leaf whose gradient is summed in `grad` (shape of value, dtype wide(value's)); without one, in memory
+/// taken when the first gradient arrives.
+void make_leaf(Tensor& value, Tensor grad = {});
 
 /// Weight gradients put off by `backward`, in order; run each once.
 class DeferredGrads {
@@ -123,14 +127,15 @@ class DeferredGrads {
 };
 
 struct BackwardOptions {
-  Tensor cotangent;                   ///< of y; empty = ones
-  DeferredGrads* deferred = nullptr;  ///< where weight gradients go to wait; null = computed at once
+  Tensor cotangent{};                      ///< of y; empty = ones
+  DeferredGrads* deferred = nullptr;       ///< where weight gradients go to wait; null = computed at once
+  std::function<void(const Node&)> after{};  ///< called after the rule of each op, with its inputs still there
 };
 /// Adds dL/dleaf to the sinks of all leaves under y, L = sum(cotangent * y). Saved tensors are freed as it goes: the graph
 /// can be walked once. Gradients are summed in a fixed order, so equal graphs give equal bits.
 void backward(const Tensor& y, const BackwardOptions& options = {});
 
-/// Adds g (any floating type) into the sink, or writes it if nothing was written yet.
-void add_to_sink(GradSink& sink, const Tensor& g);
+/// Adds g (any floating type, the leaf's shape) to its gradient, or writes it if nothing was written yet.
+void add_to_sink(Node& leaf, const Tensor& g);
 
 }  // namespace chorus

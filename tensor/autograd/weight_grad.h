@@ -9,7 +9,7 @@ namespace chorus {
 class WeightGrad {
  public:
   WeightGrad(const Backward& b, std::size_t input, Context& context, const Shape& shape, DType dtype)
-      : tensor(b.sink(input) ? b.sink(input)->grad : Tensor::empty(context, shape, wide(dtype))),
+      : tensor(b.sink(input) ? b.sink(input)->in(context, b.inputs[input]->shape) : Tensor::empty(context, shape, wide(dtype))),
         add(b.sink(input) && b.sink(input)->written),
         sink_(b.sink(input)),
         dtype_(dtype) {}

@@ -8,26 +8,43 @@ namespace {
 
 constexpr std::int64_t parallel_from = 1 << 15;
 
-/// Calls make_body(weight_decay)(i) for every element i of all ranges, in one parallel loop over chunks however many parameters
-/// there are; what it returns is written to the compute copy where that is another array than the master.
-template <class MakeBody>
-void update(std::span<const DecayRange> ranges, const Tensor& master, const Tensor& value, const MakeBody& make_body) {
-  constexpr std::int64_t chunk = 1 << 13;
-  // Where each range's chunks begin. A list of the chunks themselves would be fresh pages from the system in every step.
-  std::vector<std::int64_t> begins;
-  std::int64_t total = 0, chunks = 0;
-  for (const auto& range : ranges) {
-    begins.push_back(chunks);
-    total += range.count;
-    chunks += (range.count + chunk - 1) / chunk;
+/// Arrays cut into chunks that are numbered through, so that one parallel loop serves all of them, however many and small.
+class Chunks {
+ public:
+  explicit Chunks(std::int64_t size) : size_(size) {}
+  void add(std::int64_t count) {
+    begins_.push_back(chunks_);
+    total_ += count;
+    chunks_ += (count + size_ - 1) / size_;
   }
+  std::int64_t count() const { return chunks_; }
+  bool parallel() const { return total_ > parallel_from; }
+  /// The array of chunk c, and at which of its elements c begins.
+  std::pair<std::size_t, std::int64_t> find(std::int64_t c) const {
+    const auto array = static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), c) - begins_.begin() - 1);
+    return {array, (c - begins_[array]) * size_};
+  }
+  std::int64_t size() const { return size_; }
+
+ private:
+  // Where each array's chunks begin. A list of the chunks themselves would be fresh pages from the system in every step.
+  std::vector<std::int64_t> begins_;
+  std::int64_t size_, total_ = 0, chunks_ = 0;
+};
+
+/// Calls make_body(range)(i) for every element i of each range; what it returns is written to the compute copy where that is
+/// another array than the master.
+template <class MakeBody>
+void update(std::span<const UpdateRange> ranges, const Tensor& master, const Tensor& value, const MakeBody& make_body) {
+  Chunks chunks(1 << 13);
+  for (const auto& range : ranges) chunks.add(range.count);
   bf16* copy = value.data() == master.data() ? nullptr : value.as<bf16>();
-#pragma omp parallel for schedule(static) if (total > parallel_from)
-  for (std::int64_t c = 0; c < chunks; ++c) {
-    const auto r = static_cast<std::size_t>(std::upper_bound(begins.begin(), begins.end(), c) - begins.begin() - 1);
-    const DecayRange& range = ranges[r];
-    const auto body = make_body(range.weight_decay);
-    const std::int64_t at = (c - begins[r]) * chunk, first = range.first + at, end = first + std::min(chunk, range.count - at);
+#pragma omp parallel for schedule(static) if (chunks.parallel())
+  for (std::int64_t c = 0; c < chunks.count(); ++c) {
+    const auto [r, at] = chunks.find(c);
+    const UpdateRange& range = ranges[r];
+    const auto body = make_body(range);
+    const std::int64_t first = range.first + at, end = first + std::min(chunks.size(), range.count - at);
     if (copy) {
 #pragma omp simd
       for (std::int64_t i = first; i < end; ++i) copy[i] = bf16(body(i));
@@ -40,16 +57,16 @@ void update(std::span<const DecayRange> ranges, const Tensor& master, const Tens
 
 }  // namespace
 
-void adamw_step(Cpu, const AdamWStep& step, std::span<const DecayRange> ranges, const Tensor& grad, Tensor& m, Tensor& v,
-                Tensor& master, Tensor& value) {
+void adamw_step(Cpu, const AdamWStep& step, std::span<const UpdateRange> ranges, Tensor& m, Tensor& v, Tensor& master,
+                Tensor& value) {
   dispatch<float, double>(master.dtype(), "adamw", [&]<class T>() {
-    const T* g = grad.as<T>();
     T *mean = m.as<T>(), *square = v.as<T>(), *w = master.as<T>();
     const T beta1 = static_cast<T>(step.beta1), beta2 = static_cast<T>(step.beta2), eps = static_cast<T>(step.eps);
     const T rate = static_cast<T>(step.lr / step.correction1), root = static_cast<T>(1 / std::sqrt(step.correction2));
     const T scale = static_cast<T>(step.grad_scale);
-    update(ranges, master, value, [=](double weight_decay) {
-      const T keep = static_cast<T>(1 - step.lr * weight_decay);
+    update(ranges, master, value, [=](const UpdateRange& range) {
+      const T keep = static_cast<T>(1 - step.lr * range.weight_decay);
+      const T* g = static_cast<const T*>(range.grad) - range.first;
       return [=](std::int64_t i) {
         const T grad_i = g[i] * scale;
         mean[i] = beta1 * mean[i] + (1 - beta1) * grad_i;
@@ -61,17 +78,16 @@ void adamw_step(Cpu, const AdamWStep& step, std::span<const DecayRange> ranges, 
   });
 }
 
-void sgd_step(Cpu, const SgdStep& step, std::span<const DecayRange> ranges, const Tensor& grad, Tensor& momentum,
-              Tensor& master, Tensor& value) {
+void sgd_step(Cpu, const SgdStep& step, std::span<const UpdateRange> ranges, Tensor& momentum, Tensor& master, Tensor& value) {
   dispatch<float, double>(master.dtype(), "sgd", [&]<class T>() {
-    const T* g = grad.as<T>();
     T *buffer = momentum.as<T>(), *w = master.as<T>();
     const T lr = static_cast<T>(step.lr), mu = static_cast<T>(step.first_step ? 0 : step.momentum),
             scale = static_cast<T>(step.grad_scale);
     // The update is g + momentum * buffer with Nesterov's rule, else the buffer.
     const T of_gradient = static_cast<T>(step.nesterov ? 1 : 0), of_buffer = static_cast<T>(step.nesterov ? step.momentum : 1);
-    update(ranges, master, value, [=](double weight_decay) {
-      const T decay = static_cast<T>(weight_decay);
+    update(ranges, master, value, [=](const UpdateRange& range) {
+      const T decay = static_cast<T>(range.weight_decay);
+      const T* g = static_cast<const T*>(range.grad) - range.first;
       return [=](std::int64_t i) {
         const T grad_i = g[i] * scale + decay * w[i];
         buffer[i] = mu * buffer[i] + grad_i;
@@ -82,20 +98,27 @@ void sgd_step(Cpu, const SgdStep& step, std::span<const DecayRange> ranges, cons
   });
 }
 
-double sum_of_squares(Cpu, const Tensor& x, std::int64_t first, std::int64_t count) {
-  constexpr std::int64_t chunk = 1 << 14, lanes = 16;
-  const std::int64_t chunks = (count + chunk - 1) / chunk;
-  std::vector<double> partial(static_cast<std::size_t>(chunks));
-  dispatch_floating(x.dtype(), "sum_of_squares", [&]<class T>() {
-    const T* data = x.as<T>() + first;
-#pragma omp parallel for schedule(static) if (count > parallel_from)
-    for (std::int64_t c = 0; c < chunks; ++c) {
+double sum_of_squares(Cpu, std::span<const Tensor> tensors) {
+  if (tensors.empty()) return 0;
+  constexpr std::int64_t lanes = 16;
+  Chunks chunks(1 << 14);
+  for (const Tensor& x : tensors) {
+    require(x && x.dtype() == tensors.front().dtype(), "sum_of_squares", "given ", x, " beside ", tensors.front());
+    chunks.add(x.numel());
+  }
+  std::vector<double> partial(static_cast<std::size_t>(chunks.count()));
+  dispatch_floating(tensors.front().dtype(), "sum_of_squares", [&]<class T>() {
+#pragma omp parallel for schedule(static) if (chunks.parallel())
+    for (std::int64_t c = 0; c < chunks.count(); ++c) {
+      const auto [t, at] = chunks.find(c);
+      const T* data = tensors[t].template as<T>() + at;
+      const std::int64_t count = std::min(chunks.size(), tensors[t].numel() - at), whole = count / lanes * lanes;
       // Sixteen running sums in a fixed order: the same bits for every address and number of threads.
       double sums[lanes] = {};
-      const std::int64_t begin = c * chunk, end = std::min(count, begin + chunk), whole = begin + (end - begin) / lanes * lanes;
-      for (std::int64_t i = begin; i < whole; i += lanes)
+      for (std::int64_t i = 0; i < whole; i += lanes)
         for (std::int64_t l = 0; l < lanes; ++l) sums[l] += static_cast<double>(data[i + l]) * static_cast<double>(data[i + l]);
-      for (std::int64_t i = whole; i < end; ++i) sums[i - whole] += static_cast<double>(data[i]) * static_cast<double>(data[i]);
+      for (std::int64_t i = whole; i < count; ++i)
+        sums[i - whole] += static_cast<double>(data[i]) * static_cast<double>(data[i]);
       for (std::int64_t l = 0; l < lanes; ++l) partial[static_cast<std::size_t>(c)] += sums[l];
     }
   });

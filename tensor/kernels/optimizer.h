@@ -4,10 +4,11 @@
 
 namespace chorus::kernel {
 
-/// Elements [first, first + count) of the flat arrays, which share a weight decay.
-struct DecayRange {
+/// Elements [first, first + count) of the flat arrays: one parameter.
+struct UpdateRange {
   std::int64_t first, count;
   double weight_decay;
+  const void* grad;  ///< count elements of the masters' type
 };
 
 struct AdamWStep {
@@ -15,18 +16,17 @@ struct AdamWStep {
   double correction1, correction2;  ///< 1 - beta^t
   double grad_scale;                ///< factor of the gradient: clipping
 };
-/// Updates master, m and v with grad (all of one wide type) and writes value (the same storage as master, or bf16).
-void adamw_step(Cpu, const AdamWStep& step, std::span<const DecayRange> ranges, const Tensor& grad, Tensor& m, Tensor& v,
-                Tensor& master, Tensor& value);
+/// Updates master, m and v with the gradients (all of one wide type) and writes value (the same storage as master, or bf16).
+void adamw_step(Cpu, const AdamWStep& step, std::span<const UpdateRange> ranges, Tensor& m, Tensor& v, Tensor& master,
+                Tensor& value);
 
 struct SgdStep {
   double lr, momentum, grad_scale;
   bool nesterov, first_step;  ///< the first step sets the momentum buffer to the gradient
 };
-void sgd_step(Cpu, const SgdStep& step, std::span<const DecayRange> ranges, const Tensor& grad, Tensor& momentum,
-              Tensor& master, Tensor& value);
+void sgd_step(Cpu, const SgdStep& step, std::span<const UpdateRange> ranges, Tensor& momentum, Tensor& master, Tensor& value);
 
-/// Sum of squares of elements [first, first + count), in f64, in chunks of a fixed size added in order.
-double sum_of_squares(Cpu, const Tensor& x, std::int64_t first, std::int64_t count);
+/// Sum of the squares of all elements, in f64, in chunks of a fixed size added in order.
+double sum_of_squares(Cpu, std::span<const Tensor> tensors);
 
 }  // namespace chorus::kernel

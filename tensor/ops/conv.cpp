@@ -95,23 +95,28 @@ void weight_gradients(const Backward& b, Window window, std::int64_t outputs, st
   weight_gradient(b, 2, moment, {outputs}, grads, [&](Tensor& db, bool add) { kernel::column_sum(device, dy, add, db); });
 }
 
+/// [T', F' * outputs]
+Tensor convolved(const char* op, const Tensor& x, const Rows& in, const Rows& out, const Tensor& weight, const Tensor& bias,
+                 Window window) {
+  const Span span(x.context().trace, op);
+  const Cpu device = cpu(x.context(), op);
+  const std::int64_t positions = out.count() * window.out_bins(), outputs = weight.size(0);
+  Tensor y = Tensor::empty(x.context(), {positions, outputs}, x.dtype());
+  const Tensor cols = unfold(x, in, out, window);
+  if (x.dtype() == DType::bf16 && cols.cols() <= kernel::narrow_width) {
+    kernel::narrow_product(device, cols, weight, bias, y);
+  } else {
+    kernel::matmul(device, kernel::Form::nt, cols, weight, y, {.bias = bias ? &bias : nullptr});
+  }
+  return y.reshaped({out.count(), window.out_bins() * outputs});
+}
+
 Tensor product_conv(const char* op, const Tensor& x, const Rows& rows, const Rows& out, const Tensor& weight,
                     const Tensor& bias, Window window) {
   const std::int64_t outputs = weight.rank() ? weight.size(0) : 0, width = window.elements() * window.channels(x);
   check(op, x, rows, weight, bias, window, {outputs, width}, outputs);
   check_lengths(op, rows, out, window);
-  const Shape shape{out.count(), window.out_bins() * outputs};
-  const Span span(x.context().trace, op);
-  Tensor y = Tensor::empty(x.context(), shape, x.dtype()).reshaped({out.count() * window.out_bins(), outputs});
-  {
-    const Tensor cols = unfold(x, rows, out, window);
-    if (x.dtype() == DType::bf16 && width <= kernel::narrow_width) {
-      kernel::narrow_product(cpu(x.context(), op), cols, weight, bias, y);
-    } else {
-      kernel::matmul(cpu(x.context(), op), kernel::Form::nt, cols, weight, y, {.bias = bias ? &bias : nullptr});
-    }
-  }
-  y = y.reshaped(shape);
+  Tensor y = convolved(op, x, rows, out, weight, bias, window);
   const auto rule = [window, outputs, width](const Backward& b) -> Grads {
     Grads grads(3);
     if (b.needs(0)) {
@@ -138,7 +143,15 @@ Tensor product_conv(const char* op, const Tensor& x, const Rows& rows, const Row
     weight_gradients(b, window, outputs, width, WeightMoment::deferrable, grads);
     return grads;
   };
-  return record(op, y, {x, weight, bias}, saved_with(rows, out, x, weight), rule, weight_rule);
+  // A plane of one channel is a few products per output, and a hundred times larger behind them.
+  const bool again = width <= kernel::narrow_width && x.context().remake;
+  Saved saved =
+      again ? Saved{rows.offsets, rows.index, out.offsets, out.index, x, weight, bias} : saved_with(rows, out, x, weight);
+  y = record(op, std::move(y), {x, weight, bias}, std::move(saved), rule, weight_rule);
+  if (!again) return y;
+  return remade_by(std::move(y), [op, window](const Backward& b) {
+    return Grads{convolved(op, saved_x(b), saved_in(b), saved_out(b), saved_weight(b), b.saved[6], window)};
+  });
 }
 
 void depthwise_weight_gradients(const Backward& b, Window window, std::int64_t channels, WeightMoment moment, Grads& grads) {

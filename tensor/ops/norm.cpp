@@ -35,6 +35,17 @@ LayerNormed layer_normed(const Tensor& x, const Tensor& weight, const Tensor& bi
   return out;
 }
 
+struct FixedNormed {
+  Tensor y, rstd;
+};
+FixedNormed fixed_normed(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& weight, const Tensor& bias,
+                         double eps) {
+  const Span span(x.context().trace, "fixed_norm");
+  FixedNormed out{empty_like(x), Tensor::empty(x.context(), weight.shape(), wide(x.dtype()))};
+  kernel::fixed_norm(cpu(x.context(), "fixed_norm"), x, mean, variance, weight, bias, eps, out.y, out.rstd);
+  return out;
+}
+
 /// The gradients of inputs 1 (weight) and 2 (bias), where they are wanted, around a kernel that takes both targets.
 template <class Kernel>
 Grads norm_grads(const Backward& b, const Tensor& x, const Kernel& kernel) {
@@ -92,15 +103,16 @@ Tensor fixed_norm(const Tensor& x, const Tensor& mean, const Tensor& variance, c
   for (const Tensor* t : {&mean, &variance})
     require(*t && t->shape() == weight.shape() && t->dtype() == wide(x.dtype()), "fixed_norm", "statistics of ", x, " are ",
             *t);
-  const Span span(x.context().trace, "fixed_norm");
-  Tensor y = empty_like(x), rstd = Tensor::empty(x.context(), weight.shape(), wide(x.dtype()));
-  kernel::fixed_norm(cpu(x.context(), "fixed_norm"), x, mean, variance, weight, bias, eps, y, rstd);
-  return record("fixed_norm", y, {x, weight, bias}, {x, weight, mean, rstd}, [](const Backward& b) {
+  auto [y, rstd] = fixed_normed(x, mean, variance, weight, bias, eps);
+  y = record("fixed_norm", y, {x, weight, bias}, {x, weight, mean, rstd, variance, bias}, [](const Backward& b) {
     const auto& x = b.saved[0];
     return norm_grads(b, x, [&](Tensor& dx, ColumnTarget dweight, ColumnTarget dbias) {
       kernel::fixed_norm_backward(cpu(x.context(), "fixed_norm"), x, b.saved[2], b.saved[3], b.saved[1], b.dy, dx, dweight,
                                   dbias);
     });
+  });
+  return remade_by(std::move(y), [eps](const Backward& b) {
+    return Grads{fixed_normed(b.saved[0], b.saved[2], b.saved[4], b.saved[1], b.saved[5], eps).y};
   });
 }
 

@@ -103,9 +103,16 @@ Tensor scale(const Tensor& x, double factor) {
 Tensor relu(const Tensor& x) {
   require_floating("relu", x);
   const Span span(x.context().trace, "relu");
-  // The output says where the input was positive, and the next product saves it anyway.
+  // The output says where the input was positive, and the next product saves it anyway; so does an input that isn't kept.
+  const bool again = is_remade(x);
   Tensor y = unary(Unary::relu, x);
-  return record("relu", y, {x}, {y}, [](const Backward& b) { return Grads{binary(Binary::relu_backward, b.saved[0], b.dy)}; });
+  y = record("relu", y, {x}, {again ? x : y},
+             [](const Backward& b) { return Grads{binary(Binary::relu_backward, b.saved[0], b.dy)}; });
+  if (!again) return y;
+  return remade_by(std::move(y), [](const Backward& b) {
+    const Span span(b.saved[0].context().trace, "relu");
+    return Grads{unary(Unary::relu, b.saved[0])};
+  });
 }
 
 Tensor silu(const Tensor& x) {

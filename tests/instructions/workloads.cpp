@@ -21,6 +21,8 @@
 #include <cstdio>
 #include <dnnl.hpp>
 
+#include "gradients.h"
+
 // Found by their names: they must stay functions of their own.
 extern "C" {
 [[gnu::noinline]] void chorus_counting_begins() { asm volatile(""); }
@@ -124,7 +126,7 @@ void count_optimizer(const char* name, const OptimizerConfig& config, DType dtyp
   Context context;
   Flat flat;
   ParamStore store = materialize(flat, context, {.dtype = dtype, .seed = 1, .freeze = {}});
-  store.grads.fill(0.5);
+  testing::fill_gradients(store, 0.5);
   Optimizer optimizer(config, store);
   SoloGroup group;
   count(name, [&] { optimizer.step(store, 1e-3, clip_factor(grad_norm(store, group), 1.0)); });

@@ -7,11 +7,12 @@
 namespace chorus::testing {
 namespace {
 
-/// Loads the case into `module`, runs `forward(x, rows, pass)` with the golden cotangent and compares everything.
+/// Loads the case into a module, runs `forward(x, rows, pass)` with the golden cotangent and compares everything.
 template <class M, class F>
-void check_block(const std::string& group, const std::string& at, M module, const F& forward) {
+void check_block(const std::string& group, const std::string& at, M declared, const F& forward) {
   const GoldenFile file;
   Context context;
+  M module = std::move(declared);  // tensors go before their context
   const ParamStore store = materialize(module, context, {.dtype = DType::f64, .seed = 1, .freeze = {}});
   load_golden(file, group, module, at);
   const Tensor x = golden_input(context, file, group);

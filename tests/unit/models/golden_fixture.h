@@ -73,7 +73,7 @@ void expect_golden_gradients(const GoldenFile& file, const std::string& group, M
   };
   compare("input", input.node()->sink.grad);
   for_each_param(
-      module, [&](const std::string& path, Param& p) { compare(path, p.grad); }, at);
+      module, [&](const std::string& path, Param& p) { compare(path, p.grad()); }, at);
   for (const auto& path : unused) ADD_FAILURE() << group << ": nobody computed the gradient of " << path;
 }
 

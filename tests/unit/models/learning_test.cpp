@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "gradients.h"
 #include "salm_fixture.h"
 
 namespace chorus::testing {
@@ -67,8 +68,8 @@ TEST_P(SalmLearning, SinglePrecisionAndBf16FollowDouble) {
                                            plain_options(samples, config.encoder.subsampling_factor), {.training = true});
     backward(loss.total);
     built.store.finish_step();
-    Result result{loss.total.item(), built.store.grads.to_doubles(), {}};
-    for (const auto& entry : built.store.trainable) result.parts.emplace_back(entry.path, entry.param->grad.to_doubles());
+    Result result{loss.total.item(), gradients_of(built.store), {}};
+    for (const auto& entry : built.store.trainable) result.parts.emplace_back(entry.path, entry.param->grad().to_doubles());
     return result;
   };
   const Result exact = run(DType::f64);

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "gradients.h"
 #include "salm_fixture.h"
 
 namespace chorus::testing {
@@ -75,7 +76,7 @@ TEST_P(PlanPoints, AreAllUsedOnceAndChangeNothing) {
     const SalmLoss loss = model.loss(batch_of(context, samples, 10), options, {.training = true, .seed = 9, .step = 4});
     backward(loss.total);
     store.finish_step();
-    auto result = store.grads.to_doubles();
+    auto result = gradients_of(store);
     result.push_back(loss.total.item());
     return result;
   };

@@ -1,6 +1,7 @@
 // Properties of the whole model in f64: who shares a batch, and how it is cut into microbatches, changes nothing.
 #include <gmock/gmock.h>
 
+#include "gradients.h"
 #include "salm_fixture.h"
 
 namespace chorus::testing {
@@ -81,7 +82,7 @@ TEST_P(SalmForms, RegroupingMicrobatchesLeavesGradients) {
       backward(loss.total);
     }
     built.store.finish_step();
-    return built.store.grads.to_doubles();
+    return gradients_of(built.store);
   };
   const auto whole = gradients({{0, 1, 2, 3, 4}});
   EXPECT_LE(relative_difference(gradients({{3, 1}, {4, 0, 2}}), whole), 1e-12);
@@ -102,7 +103,7 @@ TEST_P(SalmForms, DeferredWeightGradientsAreTheSame) {
       later.run();
     }
     built.store.finish_step();
-    return built.store.grads.to_doubles();
+    return gradients_of(built.store);
   };
   EXPECT_EQ(gradients(true), gradients(false));
 }
@@ -119,7 +120,7 @@ TEST_P(SalmForms, EveryParameterLearns) {
   for (const auto& entry : built.store.trainable) {
     // The softmax doesn't see what is added to every key alike.
     if (entry.path.find("attention.k.bias") != std::string::npos) continue;
-    const auto g = entry.param->grad.to_doubles();
+    const auto g = entry.param->grad().to_doubles();
     EXPECT_TRUE(std::any_of(g.begin(), g.end(), [](double x) { return std::abs(x) > 1e-9; })) << entry.path;
   }
 }

@@ -1,7 +1,7 @@
 // Every switch of the configuration, against central differences of the loss in f64.
-#include "salm_fixture.h"
-
 #include <gtest/gtest.h>
+
+#include "salm_fixture.h"
 
 namespace chorus::testing {
 namespace {
@@ -26,11 +26,13 @@ const Variant variants[] = {
     {"frozen_batch_norm", [](SalmConfig& c) { c.encoder.conv_norm = "batch_norm"; }},
     {"step_batch_norm", [](SalmConfig& c) { c.encoder.conv_norm = "batch_norm", c.encoder.batch_norm_mode = "step"; }},
     {"without_biases", [](SalmConfig& c) { c.encoder.use_bias = c.encoder.attention_bias = false; }},
-    {"grouped_queries", [](SalmConfig& c) { c.llm.num_attention_heads = 4, c.llm.num_key_value_heads = 2, c.llm.head_dim = 6; }},
+    {"grouped_queries",
+     [](SalmConfig& c) { c.llm.num_attention_heads = 4, c.llm.num_key_value_heads = 2, c.llm.head_dim = 6; }},
 };
 
 class SalmVariants : public ::testing::TestWithParam<Variant> {};
-INSTANTIATE_TEST_SUITE_P(Switches, SalmVariants, ::testing::ValuesIn(variants), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Switches, SalmVariants, ::testing::ValuesIn(variants),
+                         [](const auto& info) { return info.param.name; });
 
 TEST_P(SalmVariants, GradientsAreThoseOfTheLoss) {
   Context context;
@@ -51,7 +53,7 @@ TEST_P(SalmVariants, GradientsAreThoseOfTheLoss) {
   NoGrad quiet(context);
   std::vector<double> gradients, differences;
   for (const auto& entry : store.trainable) {
-    const auto own = entry.param->grad.to_doubles();
+    const auto own = entry.param->grad().to_doubles();
     for (const std::int64_t i : {std::int64_t{0}, entry.count / 2, entry.count - 1}) {
       double& value = store.masters.as<double>()[entry.first + i];
       const double before = value, step = 1e-5;
@@ -82,7 +84,9 @@ TEST_P(SalmVariants, AloneEqualsInBatch) {
   auto options = loss_options(counts_of(samples, config.encoder.subsampling_factor));
   if (!config.decoder) options.llm_weight = 0;
   if (!config.ctc_head) options.ctc_weight = 0;
-  const auto total = [&](const std::vector<Sample>& some) { return model.loss(batch_of(context, some, 10), options, {.training = true}).total.item(); };
+  const auto total = [&](const std::vector<Sample>& some) {
+    return model.loss(batch_of(context, some, 10), options, {.training = true}).total.item();
+  };
   double alone = 0;
   for (const auto& s : samples) alone += total({s});
   EXPECT_NEAR(total(samples), alone, 1e-12 * alone);

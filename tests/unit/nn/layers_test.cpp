@@ -68,7 +68,7 @@ TEST(Ports, HooksTakePartInBackward) {
     built.store.start_step();
     backward(built.module(x));
     built.store.finish_step();
-    return std::pair(built.module.weight.grad.to_doubles(), built.module.bias.grad.to_doubles());
+    return std::pair(built.module.weight.grad().to_doubles(), built.module.bias.grad().to_doubles());
   };
   const auto [weight, bias] = gradients();
   built.module.in.hook = [](const Tensor& t) { return scale(t, 2); };

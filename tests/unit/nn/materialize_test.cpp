@@ -4,6 +4,8 @@
 #include <chorus/nn/materialize.h>
 #include <gmock/gmock.h>
 
+#include "gradients.h"
+
 namespace chorus {
 namespace {
 
@@ -49,14 +51,19 @@ TEST(Materialize, NamesEveryLogicalParameterOnce) {
 TEST(Materialize, StackedPartsLieTogetherAndAreNoParameter) {
   Context context;
   Tiny tiny;
-  materialize(tiny, context, {});
+  const ParamStore store = materialize(tiny, context, {});
   const auto& stacked = tiny.mlp.gate_up.weight;
   EXPECT_EQ(stacked.fused.value.shape(), (Shape{10, 6}));
   const auto fused = stacked.fused.value.to_doubles(), gate = stacked.parts[0].second.value.to_doubles(),
              up = stacked.parts[1].second.value.to_doubles();
   EXPECT_TRUE(std::equal(gate.begin(), gate.end(), fused.begin()));
   EXPECT_TRUE(std::equal(up.begin(), up.end(), fused.begin() + 30));
-  EXPECT_EQ(stacked.fused.grad.data(), stacked.parts[0].second.grad.data());
+  const auto& [gate_param, up_param] = std::pair(stacked.parts[0].second, stacked.parts[1].second);
+  EXPECT_FALSE(gate_param.grad());
+  testing::fill_gradients(store, 0);
+  EXPECT_EQ(stacked.fused.value.node()->sink.grad.data(), gate_param.grad().data());
+  EXPECT_EQ(gate_param.grad().as<float>() + 30, up_param.grad().data());
+  EXPECT_EQ(up_param.grad().shape(), (Shape{5, 6}));
 }
 
 TEST(Materialize, InitialValuesDependOnSeedAndPathOnly) {
@@ -80,7 +87,8 @@ TEST(Materialize, Bf16ValuesAreRoundedMasters) {
   Tiny tiny;
   const ParamStore store = materialize(tiny, context, {.dtype = DType::bf16, .seed = 7, .freeze = {}});
   EXPECT_EQ(store.masters.dtype(), DType::f32);
-  EXPECT_EQ(store.grads.dtype(), DType::f32);
+  testing::fill_gradients(store, 0);
+  EXPECT_EQ(tiny.head.weight.grad().dtype(), DType::f32);
   const auto masters = store.masters.to_doubles(), values = store.values.to_doubles();
   bool rounded = false;
   for (std::size_t i = 0; i < masters.size(); ++i) {
@@ -96,7 +104,7 @@ TEST(Freeze, TakesPatternsAndTheirExceptions) {
   const ParamStore store = materialize(tiny, context, {.freeze = {{R"(.+\.weight$)"}, {"^head"}}});
   EXPECT_THAT(paths(store.trainable), ::testing::ElementsAre("head.weight", "head.bias"));
   EXPECT_FALSE(tiny.mlp.down.weight.value.requires_grad());
-  EXPECT_FALSE(static_cast<bool>(tiny.mlp.down.weight.grad));
+  EXPECT_FALSE(static_cast<bool>(tiny.mlp.down.weight.grad()));
   EXPECT_TRUE(tiny.head.weight.value.requires_grad());
   EXPECT_FALSE(tiny.dropout.frozen);
 }
@@ -128,12 +136,27 @@ TEST(ParamStore, UnusedParametersGetZeroGradients) {
   Context context;
   Tiny tiny;
   const ParamStore store = materialize(tiny, context, {});
-  Tensor(store.grads).fill(3);
+  testing::fill_gradients(store, 3);
   store.start_step();
-  add_to_sink(tiny.head.bias.value.node()->sink, Tensor::full(context, {3}, DType::f32, 2));
+  add_to_sink(*tiny.head.bias.value.node(), Tensor::full(context, {3}, DType::f32, 2));
   store.finish_step();
-  EXPECT_EQ(tiny.head.bias.grad.to_doubles(), std::vector<double>(3, 2));
-  EXPECT_EQ(tiny.head.weight.grad.to_doubles(), std::vector<double>(18, 0));
+  EXPECT_EQ(tiny.head.bias.grad().to_doubles(), std::vector<double>(3, 2));
+  EXPECT_EQ(tiny.head.weight.grad().to_doubles(), std::vector<double>(18, 0));
+}
+
+TEST(ParamStore, GradientsTakeMemoryFromTheFirstToTheNextStep) {
+  Context context;
+  Tiny tiny;
+  const ParamStore store = materialize(tiny, context, {});
+  const auto held = [&] { return context.memory.stats().current[static_cast<std::size_t>(Category::gradients)]; };
+  EXPECT_EQ(held(), 0u);
+  store.start_step();
+  add_to_sink(*tiny.head.bias.value.node(), Tensor::full(context, {3}, DType::f32, 2));
+  EXPECT_LT(held(), 64u + 1);
+  store.finish_step();
+  EXPECT_GE(held(), static_cast<std::size_t>(store.trainable_count()) * sizeof(float));
+  store.start_step();
+  EXPECT_EQ(held(), 0u);
 }
 
 }  // namespace

@@ -5,8 +5,12 @@
 
 #include <cmath>
 
+#include "gradients.h"
+
 namespace chorus {
 namespace {
+
+using testing::fill_gradients;
 
 /// One scalar of PyTorch's AdamW, written out.
 struct ReferenceAdamW {
@@ -23,8 +27,10 @@ struct ReferenceAdamW {
 };
 
 void fill_gradient(const ParamStore& store, int step) {
-  for (std::int64_t i = 0; i < store.grads.numel(); ++i)
-    store.grads.as<double>()[i] = std::sin(0.1 * static_cast<double>(i) + step) * 0.3;
+  fill_gradients(store, 0);
+  for (const auto& entry : store.trainable)
+    for (std::int64_t i = 0; i < entry.count; ++i)
+      entry.param->grad().as<double>()[i] = std::sin(0.1 * static_cast<double>(entry.first + i) + step) * 0.3;
 }
 
 TEST(AdamW, EqualsTheReferenceAndDecaysMatricesOnlyIfAsked) {
@@ -39,7 +45,7 @@ TEST(AdamW, EqualsTheReferenceAndDecaysMatricesOnlyIfAsked) {
     std::vector<ReferenceAdamW> references(expected.size()), bias_references(expected_bias.size());
     for (int step = 0; step < 5; ++step) {
       fill_gradient(store, step);
-      const auto g = layer.weight.grad.to_doubles(), bg = layer.bias.grad.to_doubles();
+      const auto g = layer.weight.grad().to_doubles(), bg = layer.bias.grad().to_doubles();
       const double lr = 0.01 * (step + 1), clip = 0.5;
       for (std::size_t i = 0; i < expected.size(); ++i)
         expected[i] = references[i].step(expected[i], clip * g[i], lr, 0.1, config);
@@ -61,7 +67,7 @@ TEST(AdamW, Bf16ValuesFollowTheirMasters) {
   // Steps far below half a bf16 unit: without masters they would all be lost.
   const auto before = store.masters.to_doubles();
   for (int step = 0; step < 20; ++step) {
-    Tensor(store.grads).fill(1);
+    fill_gradients(store, 1);
     optimizer.step(store, 1e-5);
   }
   const auto masters = store.masters.to_doubles(), values = store.values.to_doubles();
@@ -81,7 +87,7 @@ TEST(Sgd, EqualsTheReference) {
     std::vector<double> buffer(expected.size());
     for (int step = 0; step < 4; ++step) {
       fill_gradient(store, step);
-      const auto gradient = layer.weight.grad.to_doubles();
+      const auto gradient = layer.weight.grad().to_doubles();
       for (std::size_t i = 0; i < expected.size(); ++i) {
         const double g = gradient[i] + 0.1 * expected[i];
         buffer[i] = step == 0 ? g : 0.9 * buffer[i] + g;

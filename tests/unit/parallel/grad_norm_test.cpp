@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "gradients.h"
+
 namespace chorus {
 namespace {
 
@@ -20,13 +22,6 @@ struct Mixed {
   }
 };
 
-/// Sets every gradient of every logical parameter; the gaps between parameters are left alone.
-void fill_gradients(Mixed& module, double value) {
-  for_each_param(module, [&](const std::string&, Param& p) {
-    if (p.trainable) p.grad.fill(value);
-  });
-}
-
 TEST(GradNorm, CountsEveryLogicalElementOnce) {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
     Context context;
@@ -35,8 +30,8 @@ TEST(GradNorm, CountsEveryLogicalElementOnce) {
     std::int64_t elements = 0;
     for_each_param(module, [&](const std::string&, Param& p) { elements += p.global.numel(); });
     EXPECT_EQ(elements, 5 * 6 * 3 + (6 + 2 + 2) * 6 + 6 * 6 + 3 * 6 + 3);
-    EXPECT_GT(store.grads.numel(), elements);  // there are gaps, which must not count
-    fill_gradients(module, 1);
+    EXPECT_GT(store.values.numel(), elements);  // there are gaps, which must not count
+    testing::fill_gradients(store, 1);
     SoloGroup group;
     const double norm = grad_norm(store, group);
     EXPECT_NEAR(norm * norm, static_cast<double>(elements), 1e-9) << dtype;
@@ -48,7 +43,7 @@ TEST(GradNorm, LeavesFrozenParametersOut) {
   Context context;
   Mixed module;
   const ParamStore store = materialize(module, context, {.dtype = DType::f64, .seed = 1, .freeze = {{"mlp"}, {}}});
-  fill_gradients(module, 2);
+  testing::fill_gradients(store, 2);
   SoloGroup group;
   EXPECT_NEAR(grad_norm(store, group), 2 * std::sqrt((6 + 2 + 2) * 6 + 6 * 6 + 3 * 6 + 3), 1e-12);
 }
@@ -59,8 +54,8 @@ TEST(GradNorm, IsNotFiniteIfAnyGradientIsNot) {
   const ParamStore store = materialize(module, context, {.dtype = DType::f32, .seed = 1, .freeze = {}});
   SoloGroup group;
   for (const float bad : {INFINITY, NAN}) {
-    fill_gradients(module, 1);
-    module.head.bias.grad.as<float>()[2] = bad;
+    testing::fill_gradients(store, 1);
+    module.head.bias.grad().as<float>()[2] = bad;
     EXPECT_FALSE(std::isfinite(grad_norm(store, group)));
   }
 }
@@ -86,7 +81,7 @@ TEST(GradNorm, SumsSquaresOverTheGroup) {
   Context context;
   Mixed module;
   const ParamStore store = materialize(module, context, {.dtype = DType::f64, .seed = 1, .freeze = {}});
-  fill_gradients(module, 1);
+  testing::fill_gradients(store, 1);
   SoloGroup solo;
   Copies nine(9);
   EXPECT_NEAR(grad_norm(store, nine), 3 * grad_norm(store, solo), 1e-12);

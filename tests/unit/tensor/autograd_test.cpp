@@ -229,5 +229,36 @@ TEST(Autograd, GradientsOfReshapedHandlesGetTheOutputsShape) {
   EXPECT_EQ(x.node()->sink.grad.to_doubles(), std::vector<double>(12, 8.0));
 }
 
+TEST(Autograd, TellsAfterEveryOpWhichInputsItHad) {
+  Context context;
+  Tensor x = Tensor::full(context, {2, 3}, DType::f64, 0.5), w = Tensor::full(context, {4, 3}, DType::f64, 0.25);
+  make_leaf(x), make_leaf(w);
+  const Tensor y = sum(silu(linear(x, w)));
+  std::vector<std::string> ops;
+  for (const bool later : {false, true}) {
+    DeferredGrads deferred;
+    bool seen = false;
+    ops.clear();
+    backward(later ? sum(silu(linear(x, w))) : y, {.deferred = later ? &deferred : nullptr, .after = [&](const Node& node) {
+                                                     ops.push_back(node.op);
+                                                     for (const auto& input : node.inputs) seen = seen || input == w.node();
+                                                   }});
+    EXPECT_EQ(ops, (std::vector<std::string>{"sum", "silu", "linear"}));
+    EXPECT_TRUE(seen);
+    deferred.run();
+  }
+}
+
+TEST(Autograd, ALeafTakesMemoryForItsGradientWhenItComes) {
+  Context context;
+  Tensor x = Tensor::full(context, {5, 3}, DType::bf16, 2);
+  make_leaf(x);
+  EXPECT_FALSE(x.node()->sink.grad);
+  backward(sum(scale(x, 3)));
+  EXPECT_EQ(x.node()->sink.grad.dtype(), DType::f32);
+  EXPECT_EQ(x.node()->sink.grad.shape(), (Shape{5, 3}));
+  EXPECT_EQ(x.node()->sink.grad.to_doubles(), std::vector<double>(15, 3));
+}
+
 }  // namespace
 }  // namespace chorus

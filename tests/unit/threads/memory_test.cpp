@@ -157,6 +157,39 @@ TEST(Memory, ASmallBlockCacheGivesWayToALargeBlock) {
   EXPECT_EQ(memory.stats().system_allocations, 1u);
 }
 
+/// Activations of layers, then their way back: each layer's go and its gradients come; in the end there is room for a block as
+/// large as all activations less the gradients.
+TEST(Memory, GradientsTakeThePlaceOfActivationsAndLeaveTheRestInOnePiece) {
+  constexpr std::size_t mib = std::size_t{1} << 20, layers = 20, kept = 3 * mib, temporary = 2 * mib, gradient = mib,
+                        tiny = 1000;
+  Memory memory({.pooled = true});
+  void* const state = memory.allocate(30 * mib, Category::parameters);
+  const auto step = [&] {
+    std::vector<std::pair<void*, void*>> activations;
+    std::vector<void*> gradients;
+    for (std::size_t l = 0; l < layers; ++l) {
+      void* const before = memory.allocate(temporary, Category::workspace);
+      activations.push_back({memory.allocate(kept, Category::activations), memory.allocate(tiny, Category::activations)});
+      memory.free(before, temporary, Category::workspace);
+    }
+    const std::size_t most = memory.stats().touched;
+    for (std::size_t l = layers; l-- > 0;) {
+      void* const before = memory.allocate(temporary, Category::workspace);
+      memory.free(activations[l].first, kept, Category::activations);
+      memory.free(activations[l].second, tiny, Category::activations);
+      gradients.push_back(memory.allocate(gradient, Category::gradients));
+      memory.free(before, temporary, Category::workspace);
+    }
+    constexpr std::size_t rest = layers * (kept - gradient);
+    memory.free(memory.allocate(rest, Category::workspace), rest, Category::workspace);
+    for (void* block : gradients) memory.free(block, gradient, Category::gradients);
+    EXPECT_LE(memory.stats().touched, most + temporary);
+    EXPECT_LE(memory.stats().touched, 30 * mib + layers * kept + 2 * temporary + 4 * mib);  // the last: a slab of small blocks
+  };
+  for (int i = 0; i < 3; ++i) step();
+  memory.free(state, 30 * mib, Category::parameters);
+}
+
 TEST(Memory, TheSteadyStateNeverAsksTheSystem) {
   Memory memory({.pooled = true});
   const auto step = [&memory] {
