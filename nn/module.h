@@ -55,6 +55,7 @@ struct Dropout {
   bool active(const Pass& pass) const { return pass.training && !frozen && p > 0; }
   RandomKey key(const Pass& pass) const;
   Tensor operator()(const Tensor& x, const Rows& rows, const Pass& pass) const;
+  Tensor after_silu(const Tensor& x, const Rows& rows, const Pass& pass) const;  ///< of silu(x)
 };
 
 template <class M>

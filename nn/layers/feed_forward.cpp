@@ -17,8 +17,7 @@ ConformerFeedForward::ConformerFeedForward(std::int64_t features, std::int64_t i
       out_dropout{.p = dropout} {}
 
 Tensor ConformerFeedForward::operator()(const Tensor& x, const Rows& rows, const Pass& pass) const {
-  const Tensor hidden = silu(up(norm(x)));
-  return out_dropout(down(inner_dropout(hidden, rows, pass)), rows, pass);
+  return out_dropout(down(inner_dropout.after_silu(up(norm(x)), rows, pass)), rows, pass);
 }
 
 }  // namespace chorus

@@ -6,8 +6,18 @@
 
 namespace chorus::kernel {
 
-/// y[r, c] = draw >= threshold ? x[r, c] * 65536 / (65536 - threshold) : 0, where the draw is number c % 8 of the block with
-/// counter (sample id lo, hi, position, c / 8). x, y [rows, n]; ids i64 [sequences]; index i32 [rows, 2]. y may be x.
-void dropout(Cpu, const Tensor& x, const Tensor& ids, const Tensor& index, std::uint32_t threshold, RandomKey key, Tensor& y);
+/// Which elements of [rows, n] go: draw < threshold, where the draw of (r, c) is number c % 8 of the block with counter (sample
+/// id lo, hi, position, c / 8). What stays is multiplied by 65536 / (65536 - threshold).
+struct DropoutMask {
+  Tensor ids, index;  ///< i64 [sequences], i32 [rows, 2]: a Rows' own
+  std::uint32_t threshold = 0;
+  RandomKey key;
+};
+
+/// x, y [rows, n]; y may be x.
+void dropout(Cpu, const Tensor& x, const DropoutMask& mask, Tensor& y);
+/// y = dropout(silu(x)), and its gradient from x and dy.
+void silu_dropout(Cpu, const Tensor& x, const DropoutMask& mask, Tensor& y);
+void silu_dropout_backward(Cpu, const Tensor& x, const Tensor& dy, const DropoutMask& mask, Tensor& dx);
 
 }  // namespace chorus::kernel

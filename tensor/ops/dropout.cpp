@@ -1,19 +1,28 @@
 #include <chorus/tensor/kernels/dropout.h>
 #include <chorus/tensor/ops/dropout.h>
+#include <chorus/tensor/ops/pointwise.h>
 
 #include <cmath>
 
 namespace chorus {
+namespace {
+
+/// Draws below it drop; 0: nothing is dropped.
+std::uint32_t threshold_of(const char* op, const Tensor& x, const Rows& rows, double p) {
+  require(x && x.rank() == 2 && is_floating(x.dtype()), op, "takes floating [rows, n], given ", x);
+  require(x.size(0) == rows.count(), op, x, " for ", rows.count(), " rows");
+  require(p >= 0 && std::lround(p * 65536) < 65536, op, "probability ", p, "; it must be in [0, 1)");
+  return static_cast<std::uint32_t>(std::lround(p * 65536));
+}
+
+}  // namespace
 
 Tensor dropout(const Tensor& x, const Rows& rows, double p, RandomKey key) {
-  require(x && x.rank() == 2 && is_floating(x.dtype()), "dropout", "takes floating [rows, n], given ", x);
-  require(x.size(0) == rows.count(), "dropout", x, " for ", rows.count(), " rows");
-  require(p >= 0 && std::lround(p * 65536) < 65536, "dropout", "probability ", p, "; it must be in [0, 1)");
-  const auto threshold = static_cast<std::uint32_t>(std::lround(p * 65536));
+  const auto threshold = threshold_of("dropout", x, rows, p);
   if (threshold == 0) return x;
   const auto masked = [threshold, key](const Tensor& x, const Tensor& ids, const Tensor& index) {
     Tensor y = Tensor::empty(x.context(), x.shape(), x.dtype());
-    kernel::dropout(cpu(x.context(), "dropout"), x, ids, index, threshold, key, y);
+    kernel::dropout(cpu(x.context(), "dropout"), x, {ids, index, threshold, key}, y);
     return y;
   };
   const Span span(x.context().trace, "dropout");
@@ -25,6 +34,25 @@ Tensor dropout(const Tensor& x, const Rows& rows, double p, RandomKey key) {
     const Span span(b.saved[2].context().trace, "dropout");
     return Grads{masked(b.saved[2], b.saved[0], b.saved[1])};
   });
+}
+
+Tensor silu_dropout(const Tensor& x, const Rows& rows, double p, RandomKey key) {
+  const auto threshold = threshold_of("silu_dropout", x, rows, p);
+  if (threshold == 0) return silu(x);
+  const auto forward = [threshold, key](const Tensor& x, const Tensor& ids, const Tensor& index) {
+    const Span span(x.context().trace, "silu_dropout");
+    Tensor y = Tensor::empty(x.context(), x.shape(), x.dtype());
+    kernel::silu_dropout(cpu(x.context(), "silu_dropout"), x, {ids, index, threshold, key}, y);
+    return y;
+  };
+  Tensor y = record("silu_dropout", forward(x, rows.ids, rows.index), {x}, {x, rows.ids, rows.index},
+                    [threshold, key](const Backward& b) {
+                      Tensor dx = empty_like(b.saved[0]);
+                      kernel::silu_dropout_backward(cpu(dx.context(), "silu_dropout"), b.saved[0], b.dy,
+                                                    {b.saved[1], b.saved[2], threshold, key}, dx);
+                      return Grads{dx};
+                    });
+  return remade_by(std::move(y), [forward](const Backward& b) { return Grads{forward(b.saved[0], b.saved[1], b.saved[2])}; });
 }
 
 }  // namespace chorus

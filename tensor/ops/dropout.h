@@ -9,4 +9,7 @@ namespace chorus {
 /// draws from counter (sample id lo, sample id hi, position in its sequence, c / 8): eight 16-bit draws per block.
 Tensor dropout(const Tensor& x, const Rows& rows, double p, RandomKey key);
 
+/// dropout(silu(x)) in one pass, with the same mask; bf16 is rounded once.
+Tensor silu_dropout(const Tensor& x, const Rows& rows, double p, RandomKey key);
+
 }  // namespace chorus

@@ -1,4 +1,5 @@
 #include <chorus/tensor/ops/dropout.h>
+#include <chorus/tensor/ops/pointwise.h>
 
 #include <cmath>
 
@@ -50,6 +51,26 @@ TEST(Dropout, Case) {
        .grad_terms = [](Size) { return 1.0; }});
 }
 
+TEST(SiluDropout, Case) {
+  const auto in_one = [](Context& context, const Tensors& x) {
+    return silu_dropout(x[0], two_sequences(context, x[0].size(0)), 0.25, key);
+  };
+  check({.name = "silu_dropout",
+         .shapes =
+             [](Size s) {
+               return std::vector<Shape>{{s.rows, s.cols}};
+             },
+         .op = in_one,
+         .reference =
+             [](const Values& x, Size s) {
+               Context context;
+               const Tensor in = Tensor::of(context, {s.rows, s.cols}, x[0]);
+               return dropout(silu(in), two_sequences(context, s.rows), 0.25, key).to_doubles();
+             },
+         .sizes = {{0, 17}, {1, 1}, {3, 17}, {65, 130}, {4, 1100}},
+         .grad_terms = [](Size) { return 1.0; }});
+}
+
 TEST(Dropout, MaskOfASampleDoesNotDependOnItsBatch) {
   Context context;
   const std::vector<std::int64_t> ids{4, 8, 15}, lengths{5, 9, 2}, one{8}, nine{9};
@@ -88,6 +109,7 @@ TEST(Dropout, ProbabilityZeroIsTheInputAndOneAnError) {
   const Rows rows = two_sequences(context, 6);
   const Tensor x = Tensor::full(context, {6, 3}, DType::f32, 1);
   EXPECT_EQ(dropout(x, rows, 0, key).data(), x.data());
+  EXPECT_EQ(silu_dropout(x, rows, 0, key).to_doubles(), silu(x).to_doubles());
   EXPECT_THROW(dropout(x, rows, 1, key), Error);
   EXPECT_THROW(dropout(Tensor::full(context, {5, 3}, DType::f32, 1), rows, 0.1, key), Error);
 }
