@@ -47,8 +47,12 @@ class Heaviest {
     std::vector<Candidate> out;
     for (const auto& one : kept_) {
       if (one.samples.empty()) continue;
-      std::erase_if(
-          out, [&](const Candidate& other) { return other.samples == one.samples && other.accumulates == one.accumulates; });
+      // One that finds gradients of an earlier microbatch needs no less than the same without.
+      const auto covers = [](const Candidate& a, const Candidate& b) {
+        return a.samples == b.samples && (a.accumulates || !b.accumulates);
+      };
+      if (std::any_of(out.begin(), out.end(), [&](const Candidate& other) { return covers(other, one); })) continue;
+      std::erase_if(out, [&](const Candidate& other) { return covers(one, other); });
       out.push_back(one);
     }
     return out;

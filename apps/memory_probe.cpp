@@ -127,10 +127,10 @@ Workload made_up(Context& context, const RunConfig& config, const PhaseConfig& p
   return work;
 }
 
-/// What a step takes by the part of the backward pass in which it does: which kind of layer has the newest gradient (nothing
-/// before the first one). In each part memory is an affine function of the numbers of layers, since a layer holds either its
-/// activations or its gradients; the most of all parts is not.
-using MemoryByPart = std::map<std::string, MemoryUse>;
+/// What a step takes, part by part: until the first gradient arrives, then while gradients of one kind of layer do, e.g. head,
+/// decoder layers, embedding, and at its end. Models that differ in numbers of layers have the same parts, and in each part
+/// memory is an affine function of these numbers, since a layer holds either its activations or its gradients.
+using MemoryByPart = std::vector<MemoryUse>;
 
 MemoryByPart measured(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer, const Frozen& frozen,
                       std::span<const SampleShape> shapes, bool accumulates) {
@@ -146,18 +146,18 @@ MemoryByPart measured(const RunConfig& config, const PhaseConfig& phase, const T
   for (const auto& entry : built->store.trainable) part_of[entry.param->leaf.get()] = without_layer(entry.path).kind;
   const MemoryStats before = context.memory.stats();
   MemoryByPart parts;
-  std::string part;
   const auto close_part = [&] {
     const MemoryStats now = context.memory.stats();
     MemoryUse use;
     for (std::size_t i = 0; i < category_count; ++i) use.of[i] = static_cast<double>(now.peak[i] - before.current[i]);
     use.total = static_cast<double>(now.peak_total - before.total);
-    parts[part] = largest(parts[part], use);
+    parts.push_back(use);
     context.memory.reset_peak();
   };
   context.memory.reset_peak();
   built->store.start_step();
   for (int micro = 0; micro < (accumulates ? 2 : 1); ++micro) {
+    std::string part;
     const Workload work = made_up(context, config, phase, tokenizer, shapes);
     const SalmLoss loss = built->model.loss(work.batch, work.options, {.training = true, .seed = 1, .step = 0});
     if (loss.total && loss.total.requires_grad())
@@ -170,23 +170,26 @@ MemoryByPart measured(const RunConfig& config, const PhaseConfig& phase, const T
                  }
                }});
     close_part();
-    part.clear();
   }
+  built->store.finish_step();
+  close_part();
   return parts;
 }
 
 /// a + n (b - base), part by part.
-MemoryByPart extrapolated(MemoryByPart a, MemoryByPart b, MemoryByPart base, double n) {
-  for (auto& [part, use] : a) {
-    for (std::size_t i = 0; i < category_count; ++i) use.of[i] += n * (b[part].of[i] - base[part].of[i]);
-    use.total += n * (b[part].total - base[part].total);
+MemoryByPart extrapolated(MemoryByPart a, const MemoryByPart& b, const MemoryByPart& base, double n) {
+  require(a.size() == b.size() && a.size() == base.size(), "memory estimate", "steps of ", a.size(), ", ", b.size(), " and ",
+          base.size(), " parts");
+  for (std::size_t p = 0; p < a.size(); ++p) {
+    for (std::size_t i = 0; i < category_count; ++i) a[p].of[i] += n * (b[p].of[i] - base[p].of[i]);
+    a[p].total += n * (b[p].total - base[p].total);
   }
   return a;
 }
 
 MemoryUse largest(const MemoryByPart& parts) {
   MemoryUse use;
-  for (const auto& [part, own] : parts) use = largest(use, own);
+  for (const MemoryUse& part : parts) use = largest(use, part);
   return use;
 }
 
@@ -247,8 +250,7 @@ MemoryUse step_memory(const RunConfig& config, const PhaseConfig& phase, const T
   const MemoryByPart first = with(base);
   MemoryByPart use = first;
   for (std::size_t kind = 0; kind < whole.size(); ++kind) {
-    // A phase without a text loss runs neither adapter nor decoder.
-    if (whole[kind] <= 1 || (kind > 0 && phase.llm_weight == 0)) continue;
+    if (whole[kind] <= 1) continue;
     Layers more = base;
     more[kind] = 2;
     use = extrapolated(use, with(more), first, whole[kind] - 1);

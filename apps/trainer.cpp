@@ -396,6 +396,7 @@ class Trainer {
 
   void evaluate() {
     if (validation_.empty() || !hooks_.evaluation) return;
+    phase_.built->store.start_step();  // frees the last gradients
     const auto begin = Clock::now();
     const Transcriber transcriber(context_, phase_.built->model, config_, inputs_);
     const Evaluation evaluation =

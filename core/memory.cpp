@@ -2,11 +2,13 @@
 #include <chorus/core/memory.h>
 #include <chorus/core/text.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <sstream>
 #include <vector>
 
@@ -22,29 +24,61 @@ constexpr std::size_t largest_small = std::size_t{256} << 10, slab_bytes = std::
 
 std::size_t round_up(std::size_t bytes, std::size_t step) { return (bytes + step - 1) / step * step; }
 
-// Pages appear on first touch. The mapping starts at a huge page, so that the kernel can back all of it with them.
-void* map_region(std::size_t bytes, void* before) {
-  if (before) {
-    void* const wanted = static_cast<char*>(before) - bytes;
-    void* const got = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (got == wanted) {
-      madvise(got, bytes, MADV_HUGEPAGE);
-      return got;
-    }
-    if (got != MAP_FAILED) munmap(got, bytes);
+// Memory of the host. Address space is taken once and regions are made of it from its end on, so that each touches the one
+// before; where there is none (a limit of the system, other processes' tools), each region lies where the system puts it. Pages
+// appear on first touch, and regions start at huge pages, so that the kernel can back all of them with these.
+class HostRegions {
+ public:
+  HostRegions() = default;
+  HostRegions(const HostRegions&) = delete;
+  HostRegions& operator=(const HostRegions&) = delete;
+  ~HostRegions() {
+    if (space_) munmap(space_, size_);
+    for (const auto& [region, bytes] : elsewhere_) munmap(region, bytes);
   }
-  void* raw = mmap(nullptr, bytes + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (raw == MAP_FAILED) return nullptr;
-  auto* begin = static_cast<char*>(raw);
-  const std::size_t lead = (huge_page - reinterpret_cast<std::uintptr_t>(raw) % huge_page) % huge_page;
-  if (lead) munmap(begin, lead);
-  if (lead != huge_page) munmap(begin + lead + bytes, huge_page - lead);
-  madvise(begin + lead, bytes, MADV_HUGEPAGE);
-  return begin + lead;
-}
-void unmap_region(void* region, std::size_t bytes) noexcept { munmap(region, bytes); }
+  // `bytes` is a multiple of the huge page.
+  void* take(std::size_t bytes) {
+    if (!asked_) reserve();
+    if (bytes <= left_) {
+      char* const region = space_ + left_ - bytes;
+      if (mprotect(region, bytes, PROT_READ | PROT_WRITE) != 0) return nullptr;
+      left_ -= bytes;
+      madvise(region, bytes, MADV_HUGEPAGE);
+      return region;
+    }
+    char* const region = map(bytes, PROT_READ | PROT_WRITE, 0);
+    if (!region) return nullptr;
+    madvise(region, bytes, MADV_HUGEPAGE);
+    elsewhere_.push_back({region, bytes});
+    return region;
+  }
 
-void* new_block(std::size_t bytes, void*) { return ::operator new (bytes, std::align_val_t{alignment}, std::nothrow); }
+ private:
+  void reserve() {
+    asked_ = true;
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    if (pages <= 0 || page <= 0) return;
+    size_ = round_up(2 * static_cast<std::size_t>(pages) * static_cast<std::size_t>(page), huge_page);
+    space_ = map(size_, PROT_NONE, MAP_NORESERVE);
+    left_ = space_ ? size_ : 0;
+  }
+  static char* map(std::size_t bytes, int protection, int flags) {
+    void* raw = mmap(nullptr, bytes + huge_page, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    if (raw == MAP_FAILED) return nullptr;
+    auto* begin = static_cast<char*>(raw);
+    const std::size_t lead = (huge_page - reinterpret_cast<std::uintptr_t>(raw) % huge_page) % huge_page;
+    if (lead) munmap(begin, lead);
+    if (lead != huge_page) munmap(begin + lead + bytes, huge_page - lead);
+    return begin + lead;
+  }
+
+  char* space_ = nullptr;
+  std::size_t size_ = 0, left_ = 0;
+  bool asked_ = false;
+  std::vector<std::pair<void*, std::size_t>> elsewhere_;
+};
+
+void* new_block(std::size_t bytes) { return ::operator new (bytes, std::align_val_t{alignment}, std::nothrow); }
 void delete_block(void* block, std::size_t) noexcept { ::operator delete (block, std::align_val_t{alignment}); }
 
 // What is free, by address, merged with its neighbours when given back.
@@ -130,11 +164,16 @@ struct Memory::Impl {
   };
 
   explicit Impl(MemoryOptions given) : options(given) {
-    if (!options.source.take)
-      options.source = options.pooled ? MemorySource{map_region, unmap_region} : MemorySource{new_block, delete_block};
+    if (!options.source.take) {
+      if (options.pooled)
+        host.emplace();
+      else
+        options.source = {new_block, delete_block};
+    }
     if (options.pooled) bins.resize(largest_small / alignment + 1);
   }
   ~Impl() {
+    if (host) return;
     for (const Region& region : regions)
       options.source.give_back(region.begin, static_cast<std::size_t>(region.end - region.begin));
   }
@@ -184,14 +223,14 @@ struct Memory::Impl {
     }
     if (!block && grow(size)) block = large.take_last(size);
     if (!block) return nullptr;
-    // A block reaches over several regions where these touch each other.
+    // A block reaches over several regions where these touch each other, which they may by chance too.
     for (Region& region : regions)
       if (region.begin < block + size && block < region.end) region.used = std::min(region.used, std::max(region.begin, block));
     return block;
   }
 
   void* take_from_source(std::size_t size) {
-    void* block = options.source.take(size, regions.empty() ? nullptr : regions.front().begin);
+    void* block = host ? host->take(size) : options.source.take(size);
     if (!block) return nullptr;
     ++stats.system_allocations;
     stats.reserved += size;
@@ -266,6 +305,7 @@ struct Memory::Impl {
   }
 
   MemoryOptions options;
+  std::optional<HostRegions> host;
   mutable std::mutex mutex;
   MemoryStats stats;
   FreeRanges large, small;               // `small` within the slabs

@@ -18,8 +18,7 @@ bool pooled_by_default();
 /// Where a pool gets its regions. Null functions mean the host's memory. `take` returns 64-byte aligned memory or null.
 /// The pool keeps its books outside the regions, so they may lie on a device that the host cannot write to.
 struct MemorySource {
-  /// A region that ends where `before` begins, if that is easily had: then both are one to the pool. `before` may be null.
-  void* (*take)(std::size_t bytes, void* before) = nullptr;
+  void* (*take)(std::size_t bytes) = nullptr;
   void (*give_back)(void* region, std::size_t bytes) noexcept = nullptr;
 };
 
@@ -33,14 +32,14 @@ struct MemoryStats {
   std::array<std::size_t, category_count> current{}, peak{};  ///< bytes in use by category
   std::size_t total = 0, peak_total = 0;                      ///< bytes in use
   std::size_t reserved = 0;                                   ///< bytes of address space taken from the system
-  std::size_t touched = 0;                                    ///< of these, from the first byte ever given out of each region
-  std::size_t system_allocations = 0;                         ///< times the system was asked
+  std::size_t touched = 0;             ///< of these, from the first byte ever given out of each region; pooled memory only
+  std::size_t system_allocations = 0;  ///< times the system was asked
 };
 
 /// Blocks of 64-byte aligned memory. Thread-safe. Freed blocks are merged and reused, nothing returns to the system
-/// before the end, so a training loop in its steady state takes no page faults. Regions are used from their ends, and the next
-/// one is put before the last where that is possible. Gradients lie at the other end of what was used before: as activations go
-/// in the backward pass gradients take their place, and what is free between them stays in one piece.
+/// before the end, so a training loop in its steady state takes no page faults. Regions of the host lie next to each other
+/// where address space can be had, and are used from the end on. Gradients above 256 KiB lie at the other end of what was used
+/// before: as activations go in the backward pass gradients take their place, and what is free between them stays in one piece.
 class Memory {
  public:
   explicit Memory(MemoryOptions options = {});

@@ -143,6 +143,7 @@ ParamStore materialize(Context& context, const Declared& declared, const Materia
     std::int64_t first = at;
     for (auto& [path, param] : block.params) {
       param->path = path;
+      param->leaf = nullptr;
       param->value = flat.flat_view(first, param->global);
       Tensor master = block.trainable ? store.masters.flat_view(first, param->global)
                                       : Tensor::empty(context, param->global, wide_type, Category::workspace);

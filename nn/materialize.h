@@ -6,7 +6,8 @@ namespace chorus {
 
 /// Parameters of one model: values (compute type) of the trainable ones lie in one flat array, so that the optimizer is a
 /// single pass. Gradients live from the first that arrives in a step to the next step's start, each leaf's in memory of its
-/// own: while activations take most, they take none. Frozen parameters have values only.
+/// own: while activations take most, they take none (but for the head's, which the fused loss sums in the forward pass). Frozen
+/// parameters have values only.
 struct ParamStore {
   struct Entry {
     Param* param;  ///< valid as long as the module is not moved

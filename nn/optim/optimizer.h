@@ -41,7 +41,8 @@ class Optimizer {
  public:
   Optimizer() = default;
   Optimizer(const OptimizerConfig& config, const ParamStore& store);
-  /// One update with the store's gradients times grad_scale.
+  /// One update with the store's gradients times grad_scale, after `ParamStore::finish_step`. Throws where a gradient is
+  /// missing.
   void step(ParamStore& store, double lr, double grad_scale = 1);
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }

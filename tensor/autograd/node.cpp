@@ -69,8 +69,12 @@ Tensor record_rule(const char* op, Tensor y, const Inputs& inputs, Saved saved, 
   return y;
 }
 
+Tensor empty_gradient(Context& context, const Shape& shape, DType dtype) {
+  return Tensor::empty(context, {shape.numel()}, dtype, Category::gradients).flat_view(0, shape);
+}
+
 Tensor& GradSink::in(Context& context, const Shape& shape) {
-  if (!grad) grad = Tensor::empty(context, {shape.numel()}, dtype, Category::gradients).flat_view(0, shape);
+  if (!grad) grad = empty_gradient(context, shape, dtype);
   return grad;
 }
 

@@ -107,6 +107,9 @@ bool is_remade(const Tensor& x);
 /// Whether `record` would do something: lets an op skip what only its backward needs.
 bool wants_grad(const Inputs& inputs);
 
+/// Memory for a gradient, without the rows of padding that activations have.
+Tensor empty_gradient(Context& context, const Shape& shape, DType dtype);
+
 /// Turns `value` into a leaf whose gradient is summed in `grad` (shape of value, dtype wide(value's)); without one, in memory
 /// taken when the first gradient arrives.
 void make_leaf(Tensor& value, Tensor grad = {});
@@ -127,8 +130,8 @@ class DeferredGrads {
 };
 
 struct BackwardOptions {
-  Tensor cotangent{};                      ///< of y; empty = ones
-  DeferredGrads* deferred = nullptr;       ///< where weight gradients go to wait; null = computed at once
+  Tensor cotangent{};                        ///< of y; empty = ones
+  DeferredGrads* deferred = nullptr;         ///< where weight gradients go to wait; null = computed at once
   std::function<void(const Node&)> after{};  ///< called after the rule of each op, with its inputs still there
 };
 /// Adds dL/dleaf to the sinks of all leaves under y, L = sum(cotangent * y). Saved tensors are freed as it goes: the graph

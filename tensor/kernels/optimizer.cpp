@@ -66,9 +66,9 @@ void adamw_step(Cpu, const AdamWStep& step, std::span<const UpdateRange> ranges,
     const T scale = static_cast<T>(step.grad_scale);
     update(ranges, master, value, [=](const UpdateRange& range) {
       const T keep = static_cast<T>(1 - step.lr * range.weight_decay);
-      const T* g = static_cast<const T*>(range.grad) - range.first;
-      return [=](std::int64_t i) {
-        const T grad_i = g[i] * scale;
+      const T* g = static_cast<const T*>(range.grad);
+      return [=, first = range.first](std::int64_t i) {
+        const T grad_i = g[i - first] * scale;
         mean[i] = beta1 * mean[i] + (1 - beta1) * grad_i;
         square[i] = beta2 * square[i] + (1 - beta2) * grad_i * grad_i;
         w[i] = keep * w[i] - rate * mean[i] / (std::sqrt(square[i]) * root + eps);
@@ -87,9 +87,9 @@ void sgd_step(Cpu, const SgdStep& step, std::span<const UpdateRange> ranges, Ten
     const T of_gradient = static_cast<T>(step.nesterov ? 1 : 0), of_buffer = static_cast<T>(step.nesterov ? step.momentum : 1);
     update(ranges, master, value, [=](const UpdateRange& range) {
       const T decay = static_cast<T>(range.weight_decay);
-      const T* g = static_cast<const T*>(range.grad) - range.first;
-      return [=](std::int64_t i) {
-        const T grad_i = g[i] * scale + decay * w[i];
+      const T* g = static_cast<const T*>(range.grad);
+      return [=, first = range.first](std::int64_t i) {
+        const T grad_i = g[i - first] * scale + decay * w[i];
         buffer[i] = mu * buffer[i] + grad_i;
         w[i] -= lr * (of_gradient * grad_i + of_buffer * buffer[i]);
         return w[i];

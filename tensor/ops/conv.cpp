@@ -143,7 +143,7 @@ Tensor product_conv(const char* op, const Tensor& x, const Rows& rows, const Row
     weight_gradients(b, window, outputs, width, WeightMoment::deferrable, grads);
     return grads;
   };
-  // A plane of one channel is a few products per output, and a hundred times larger behind them.
+  // Of few inputs an output is a few products, and there are many times more outputs than inputs: 256 channels from one.
   const bool again = width <= kernel::narrow_width && x.context().remake;
   Saved saved =
       again ? Saved{rows.offsets, rows.index, out.offsets, out.index, x, weight, bias} : saved_with(rows, out, x, weight);

@@ -85,13 +85,22 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   const Tensor index = labelled_rows(labels, weight.size(0));
   Tensor dx, dweight;
   if (context.recording && x.node()) dx = Tensor::empty(context, {index.numel(), x.cols()}, precise);
-  if (context.recording && weight.node()) dweight = Tensor::empty(context, weight.shape(), precise, Category::gradients);
+  if (context.recording && weight.node()) dweight = empty_gradient(context, weight.shape(), precise);
   const double sum = all_blocks(x, weight, labels, index.span<const std::int32_t>(), options.label_smoothing, dx, dweight);
   Tensor loss = Tensor::full(context, {}, precise, options.scale * sum);
 
   const auto weight_gradient = [scale = options.scale, dtype = x.dtype()](const Backward& b) {
-    WeightGrad weight(b, 1, b.dy.context(), b.saved[1].shape(), dtype);
-    kernel::scaled(cpu(b.dy.context(), op), b.saved[1], scale * b.dy.item(), weight.add, weight.tensor);
+    const Cpu device = cpu(b.dy.context(), op);
+    const double factor = scale * b.dy.item();
+    Tensor sum = b.saved[1];
+    if (GradSink* sink = b.sink(1); sink && !sink->grad) {  // what the forward pass has summed becomes the gradient
+      kernel::scaled(device, sum, factor, false, sum);
+      sink->grad = sum.reshaped(b.inputs[1]->shape);
+      sink->written = true;
+      return Tensor();
+    }
+    WeightGrad weight(b, 1, b.dy.context(), sum.shape(), dtype);
+    kernel::scaled(device, sum, factor, weight.add, weight.tensor);
     return weight.done();
   };
   const auto rule = [=, scale = options.scale, shape = x.shape(), dtype = x.dtype()](const Backward& b) {

@@ -53,7 +53,7 @@ bool untouched(const void* first, std::size_t bytes) {
 std::atomic<int> overruns = 0;
 
 /// Blocks between guards that are looked at when the block goes; full of guard bytes at first.
-void* take_guarded(std::size_t bytes, void*) {
+void* take_guarded(std::size_t bytes) {
   void* all = std::aligned_alloc(64, bytes + 2 * guard_bytes);
   std::memset(all, guard_byte, bytes + 2 * guard_bytes);
   return static_cast<char*>(all) + guard_bytes;

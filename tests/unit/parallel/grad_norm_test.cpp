@@ -30,7 +30,6 @@ TEST(GradNorm, CountsEveryLogicalElementOnce) {
     std::int64_t elements = 0;
     for_each_param(module, [&](const std::string&, Param& p) { elements += p.global.numel(); });
     EXPECT_EQ(elements, 5 * 6 * 3 + (6 + 2 + 2) * 6 + 6 * 6 + 3 * 6 + 3);
-    EXPECT_GT(store.values.numel(), elements);  // there are gaps, which must not count
     testing::fill_gradients(store, 1);
     SoloGroup group;
     const double norm = grad_norm(store, group);

@@ -66,6 +66,21 @@ TEST_P(MemoryKinds, BlocksAreAlignedDistinctAndAccounted) {
   EXPECT_GT(stats.peak_total, 0u);
 }
 
+TEST(Memory, RegionsMayLieApart) {
+  constexpr std::size_t gap = std::size_t{4} << 20;
+  const MemorySource source{
+      [](std::size_t bytes) -> void* { return static_cast<char*>(std::aligned_alloc(64, bytes + 2 * gap)) + gap; },
+      [](void* region, std::size_t) noexcept { std::free(static_cast<char*>(region) - gap); }};
+  Memory memory({.pooled = true, .source = source});
+  std::vector<void*> held;  // several regions
+  for (int i = 0; i < 5; ++i) held.push_back(memory.allocate(std::size_t{60} << 20, Category::parameters));
+  live_through(memory, 1, 20000);
+  EXPECT_GE(memory.stats().system_allocations, 3u);
+  EXPECT_LE(memory.stats().touched, memory.stats().reserved);
+  for (void* block : held) memory.free(block, std::size_t{60} << 20, Category::parameters);
+  EXPECT_EQ(memory.stats().total, 0u);
+}
+
 TEST_P(MemoryKinds, ThreadsShareOnePool) {
   Memory memory({.pooled = GetParam()});
   std::vector<std::thread> threads;
