@@ -1,14 +1,16 @@
 #include <chorus/tensor/kernels/attention_dropout.h>
 #include <chorus/tensor/kernels/attention_relative.h>
 
-#include <numeric>
+#include <atomic>
 #include <optional>
+#include <thread>
 
 namespace chorus::kernel {
 namespace {
 
-/// One item of work is a head of a sequence. It owns the gradients of its queries, and sums those of keys, values and offsets
-/// in arrays of its own; these are added over heads and sequences afterwards, in order, so threads change no bit.
+/// One item of work is a head of a sequence, or of a long sequence a part of its queries. It owns the gradients of these, and
+/// sums those of keys, values and offsets in arrays of its head; a head's parts do so one after another. The arrays are added
+/// over heads and sequences afterwards, in order, so threads change no bit.
 template <class T>
 class Backward {
   using C = compute_type<T>;
@@ -39,19 +41,24 @@ class Backward {
   }
 
   void run(RelativeTerms* drelative) {
-    std::vector<std::int64_t> order(static_cast<std::size_t>(rows.sequences()));
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return rows.length(a) > rows.length(b); });
-    const auto sequences = static_cast<std::int64_t>(order.size());
+    const std::vector<Item> items = ordered_items();
+    const auto count = static_cast<std::int64_t>(items.size());
+    std::vector<std::atomic<std::int32_t>> parts_done(static_cast<std::size_t>(rows.sequences() * o.heads));
+    std::atomic<std::int64_t> next = 0;
     const std::int64_t scratch_size =
         8 * width * ld + 3 * block_keys<C> * ld + 2 * ld + lanes<C> * band_width<C>(block_keys<C>);
     const bool parallel = 10.0 * visible_pairs(rows, o.causal) * o.heads * dim > parallel_flops;
     const int threads = parallel ? omp_get_max_threads() : 1;
     const Tensor scratch = workspace(threads * scratch_size);
-#pragma omp parallel for collapse(2) schedule(dynamic) num_threads(threads)
-    for (std::int64_t s = 0; s < sequences; ++s)
-      for (std::int64_t h = 0; h < o.heads; ++h)
-        head(h, order[static_cast<std::size_t>(s)], scratch.as<C>() + omp_get_thread_num() * scratch_size);
+#pragma omp parallel num_threads(threads)
+    for (std::int64_t i = next++; i < count; i = next++) {
+      const Item item = items[static_cast<std::size_t>(i)];
+      auto& done = parts_done[static_cast<std::size_t>(item.sequence * o.heads + item.head)];
+      // Items begin in order, so the part before has begun; mostly it ended long ago.
+      while (done.load(std::memory_order_acquire) < item.part) std::this_thread::yield();
+      compute(item, scratch.as<C>() + omp_get_thread_num() * scratch_size);
+      done.store(item.part + 1, std::memory_order_release);
+    }
     add_key_gradients();
     if (!drelative) return;
     for (int bias = 0; bias < 2; ++bias)
@@ -67,20 +74,46 @@ class Backward {
     C *q, *q_lines, *dy, *dy_lines, *qv, *qv_lines, *dq, *dqv_lines, *lse, *dot;
   };
 
-  void head(std::int64_t h, std::int64_t s, C* memory) {
-    const std::int64_t length = rows.length(s);
-    if (length == 0) return;
+  struct Item {
+    std::int32_t sequence, head, part;
+  };
+
+  /// One part for about every 1,024 queries, whatever the number of threads.
+  std::int32_t parts(std::int64_t s) const {
+    return static_cast<std::int32_t>(std::clamp<std::int64_t>(rows.length(s) / 1024, 1, 8));
+  }
+  /// The block of queries at which a part begins. Later queries of causal attention see more keys, so parts get narrower.
+  std::int64_t first_block(std::int64_t s, std::int32_t part) const {
+    const auto blocks = static_cast<double>((rows.length(s) + block_queries<C> - 1) / block_queries<C>);
+    const double share = static_cast<double>(part) / parts(s);
+    return std::llround(blocks * (o.causal ? std::sqrt(share) : share));
+  }
+  /// First parts of all heads first, longest sequences first.
+  std::vector<Item> ordered_items() const {
+    std::vector<Item> items;
+    for (std::int32_t s = 0; s < rows.sequences(); ++s)
+      for (std::int32_t h = 0; rows.length(s) > 0 && h < o.heads; ++h)
+        for (std::int32_t p = 0; p < parts(s); ++p) items.push_back({s, h, p});
+    std::stable_sort(items.begin(), items.end(), [&](const Item& a, const Item& b) {
+      return a.part != b.part ? a.part < b.part : rows.length(a.sequence) > rows.length(b.sequence);
+    });
+    return items;
+  }
+
+  void compute(Item item, C* memory) {
+    const std::int64_t h = item.head, s = item.sequence, length = rows.length(s);
     Scratch<C> scratch(memory);
     const auto matrix = [&] { return scratch.take(width * ld); };
     const Queries x{matrix(), matrix(), matrix(), matrix(),         matrix(),
                     matrix(), matrix(), matrix(), scratch.take(ld), scratch.take(ld)};
     C *scores = scratch.take(block_keys<C> * ld), *dscores = scratch.take(block_keys<C> * ld);
     C *factors = scratch.take(block_keys<C> * ld), *raw = scratch.take(lanes<C> * band_width<C>(block_keys<C>));
-    if (relative) {
+    if (relative && item.part == 0) {
       std::fill_n(doffset(h, s), offsets(length) * width, C{0});
       for (int bias = 0; bias < 2; ++bias) std::fill_n(dbias_of(bias, h, s), width, C{0});
     }
-    for (std::int64_t i = 0; i < length; i += block_queries<C>) {
+    const std::int64_t end = std::min(length, first_block(s, item.part + 1) * block_queries<C>);
+    for (std::int64_t i = first_block(s, item.part) * block_queries<C>; i < end; i += block_queries<C>) {
       const QueryBlock block{s, i, std::min(block_queries<C>, length - i)};
       load_queries(h, block, x);
       for_key_blocks<C>(block, length, o.causal, [&](std::int64_t j, std::int64_t keys, bool diagonal) {

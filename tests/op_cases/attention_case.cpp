@@ -2,9 +2,11 @@
 #include <chorus/tensor/kernels/attention_dropout.h>
 #include <chorus/tensor/ops/attention.h>
 #include <gmock/gmock.h>
+#include <omp.h>
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "op_cases/op_case.h"
 
@@ -204,6 +206,60 @@ TEST(Attention, SequenceAloneEqualsSequenceInBatchBitByBit) {
         expect_close("gradient of sequence " + std::to_string(s), part(all.dqkv, 8 * 36), one.dqkv, 0);
       }
     }
+}
+
+/// Long sequences are worked on in parts. Gradients have the derivative of the value along any direction, and the same bits
+/// whatever the number of threads.
+TEST(Attention, LongSequencesHaveTheGradientOfTheirValue) {
+  const std::vector<std::int64_t> lengths{40, 2100}, ids{40, 43};
+  constexpr std::int64_t rows = 40 + 2100, reach = 2100;
+  for (const bool is_relative : {false, true}) {
+    const AttentionOptions o{.heads = is_relative ? 1 : 2, .kv_heads = 1, .head_dim = 2, .causal = !is_relative};
+    const std::int64_t features = o.heads * o.head_dim;
+    const std::vector<Shape> shapes{
+        {rows, features + 2 * o.kv_heads * o.head_dim}, {features}, {features}, {2 * reach - 1, features}};
+    const auto given = [&](Context& context, std::size_t i, std::uint64_t stream) {
+      return values(context, shapes[i], stream + i, DType::f64);
+    };
+    const std::size_t inputs = is_relative ? 4 : 1;
+    const int before = omp_get_max_threads();
+    std::vector<std::vector<double>> gradients;
+    for (const int threads : {1, 2, 5}) {
+      omp_set_num_threads(threads);
+      Context context;
+      std::vector<Tensor> x;
+      for (std::size_t i = 0; i < inputs; ++i) x.push_back(given(context, i, 1)), make_leaf(x.back());
+      const Rows all = make_rows(context, lengths, ids);
+      backward(is_relative ? relative_attention(x[0], x[1], x[2], x[3], all, o) : attention(x[0], all, o),
+               {.cotangent = values(context, {rows, features}, 9, DType::f64)});
+      std::vector<std::vector<double>> now;
+      for (const Tensor& leaf : x) now.push_back(leaf.node()->sink.grad.to_doubles());
+      if (gradients.empty()) gradients = now;
+      EXPECT_EQ(gradients, now) << threads << " threads";
+    }
+    omp_set_num_threads(before);
+
+    Context context;
+    const auto cotangent = values(context, {rows, features}, 9, DType::f64).to_doubles();
+    double expected = 0, slope = 0, size = 0;
+    const double step = 1e-5;
+    for (const double side : {-1.0, 1.0}) {
+      std::vector<std::vector<double>> x;
+      for (std::size_t i = 0; i < inputs; ++i) {
+        x.push_back(given(context, i, 1).to_doubles());
+        const auto direction = given(context, i, 20).to_doubles();
+        for (std::size_t k = 0; k < direction.size(); ++k) {
+          x[i][k] += side * step * direction[k];
+          if (side > 0) slope += gradients[i][k] * direction[k], size += std::abs(gradients[i][k] * direction[k]);
+        }
+      }
+      std::optional<Relative> relative;
+      if (is_relative) relative.emplace(Relative{x[1], x[2], x[3], reach});
+      const auto y = naive(x[0], relative ? &*relative : nullptr, lengths, o);
+      for (std::size_t k = 0; k < y.size(); ++k) expected += side * y[k] * cotangent[k] / (2 * step);
+    }
+    EXPECT_NEAR(slope, expected, 1e-7 * size) << "relative " << is_relative;
+  }
 }
 
 TEST(Attention, DropoutKeepsTheExpectedShare) {
