@@ -98,7 +98,7 @@ void depthwise_conv1d_weight(Cpu, const Tensor& x, const Tensor& dy, const Rows&
     const T *from = x.as<const T>(), *g = dy.as<const T>();
     const auto pieces = pieces_by_position(rows, rows_per_chunk);
     const auto count = static_cast<std::int64_t>(pieces.size());
-    const Tensor parts = Tensor::empty(x.context(), {count, size}, dw.dtype(), Category::workspace);
+    const Tensor parts = Tensor::empty(x.context(), {count * size}, dw.dtype(), Category::workspace);
     C* part = parts.as<C>();
 #pragma omp parallel if (x.numel() * taps > parallel_elements)
     {

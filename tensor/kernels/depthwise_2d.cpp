@@ -95,7 +95,7 @@ void depthwise_conv2d_weight(Cpu, const Tensor& x, const Tensor& dy, const Rows&
     const std::vector<T> zero(static_cast<std::size_t>(channels));
     const Plane<const T> from{x.as<const T>(), in, bins, channels, zero.data()};
     const Plane<const T> given{dy.as<const T>(), out, out_bins, channels, nullptr};
-    const Tensor parts = Tensor::empty(x.context(), {count, size}, dw.dtype(), Category::workspace);
+    const Tensor parts = Tensor::empty(x.context(), {count * size}, dw.dtype(), Category::workspace);
     C* part = parts.as<C>();
 #pragma omp parallel if (dy.numel() * 9 > parallel_elements)
     {

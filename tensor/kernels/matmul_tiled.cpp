@@ -79,7 +79,7 @@ class Product {
     const std::int64_t row_parts = by_columns ? second : first, column_parts = by_columns ? first : second;
     const std::int64_t panel_size = panels_once_ * depth_ * panel_columns, copy_size = copied_ ? rows_once_ * depth_ : 0;
     const Tensor scratch =
-        Tensor::empty(context, {row_parts * column_parts, panel_size + copy_size}, DType::f32, Category::workspace);
+        Tensor::empty(context, {row_parts * column_parts * (panel_size + copy_size)}, DType::f32, Category::workspace);
     float* const data = scratch.as<float>();
 #pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads))
     for (std::int64_t p = 0; p < row_parts * column_parts; ++p) {
