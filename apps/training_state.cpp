@@ -10,7 +10,7 @@ namespace {
 
 /// The widest copy of each parameter: masters where there are any.
 Tensor widest(const ParamStore& store, const ParamStore::Entry& entry) {
-  return store.masters.flat_view(entry.first, entry.param->global);
+  return store.masters.flat_view(entry.first, entry.param->box.size);
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ std::vector<std::pair<std::string, Tensor>> named_tensors(const BuiltSalm& built
   auto out = named_weights(built);
   for (const auto& [kind, flat] : optimizer.state())
     for (const auto& entry : built.store.trainable)
-      out.push_back({checkpoint_path("optimizer/" + kind, entry.path), flat.flat_view(entry.first, entry.param->global)});
+      out.push_back({checkpoint_path("optimizer/" + kind, entry.path), flat.flat_view(entry.first, entry.param->box.size)});
   return out;
 }
 

@@ -14,15 +14,41 @@ constexpr std::int64_t alignment = 64;  // elements: whole cache lines for every
 
 std::int64_t aligned(std::int64_t n) { return (n + alignment - 1) / alignment * alignment; }
 
-void fill_initial(const Init& init, RandomKey key, Tensor& master) {
-  dispatch<float, double>(master.dtype(), "initialise", [&]<class T>() {
-    const auto out = master.span<T>();
-    switch (init.kind) {
-      case Init::zeros: std::fill(out.begin(), out.end(), T{0}); break;
-      case Init::constant: std::fill(out.begin(), out.end(), static_cast<T>(init.value)); break;
-      case Init::normal: fill_normal(key, 0, out, 0.0, init.value); break;
-      case Init::uniform: fill_uniform(key, 0, out, -init.value, init.value); break;
+/// Calls f(first, offset, count) for every run of elements of `box` that lie together in the whole tensor of shape `global`:
+/// from element `first` of that, at element `offset` of the box.
+template <class F>
+void for_each_run(const Shape& global, const Box& box, const F& f) {
+  int dim = global.rank() - 1;  // the innermost dim of which the box has a part, or dim 0
+  std::int64_t inner = 1, count = box.size.numel();
+  while (dim > 0 && box.size[dim] == global[dim]) inner *= global[dim--];
+  if (count == 0) return;
+  const std::int64_t run = global.rank() ? box.size[dim] * inner : 1;
+  for (std::int64_t offset = 0; offset < count; offset += run) {
+    std::int64_t first = 0, stride = 1, rest = offset;
+    for (int d = global.rank() - 1; d >= 0; --d) {
+      first += (box.begin[d] + rest % box.size[d]) * stride;
+      stride *= global[d];
+      rest /= box.size[d];
     }
+    f(first, offset, run);
+  }
+}
+
+/// Values depend on an element's place in the whole parameter, whatever part of it this is.
+void fill_initial(const Param& param, RandomKey key, Tensor& master) {
+  const Init& init = param.init;
+  dispatch<float, double>(master.dtype(), "initialise", [&]<class T>() {
+    const auto all = master.span<T>();
+    for_each_run(param.global, param.box, [&](std::int64_t first, std::int64_t offset, std::int64_t count) {
+      const auto out = all.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(count));
+      const auto counter = static_cast<std::uint64_t>(first);
+      switch (init.kind) {
+        case Init::zeros: std::fill(out.begin(), out.end(), T{0}); break;
+        case Init::constant: std::fill(out.begin(), out.end(), static_cast<T>(init.value)); break;
+        case Init::normal: fill_normal(key, counter, out, 0.0, init.value); break;
+        case Init::uniform: fill_uniform(key, counter, out, -init.value, init.value); break;
+      }
+    });
   });
 }
 
@@ -33,7 +59,7 @@ struct Block {
   bool trainable = true;
   std::int64_t count() const {
     std::int64_t n = 0;
-    for (const auto& [path, param] : params) n += param->global.numel();
+    for (const auto& [path, param] : params) n += param->box.size.numel();
     return n;
   }
 };
@@ -54,15 +80,28 @@ std::vector<Block> blocks_of(const detail::Declared& declared) {
   return blocks;
 }
 
+/// What this rank holds of the parts, one under another.
 Shape fused_shape(const Block& block) {
-  Shape shape = block.params.front().second->global;
+  Shape shape = block.params.front().second->box.size;
   shape[0] = 0;
   for (const auto& [path, param] : block.params) {
-    require(param->global.rank() == shape.rank() && (shape.rank() < 2 || param->global[1] == shape[1]), "materialize", path,
-            " has shape ", param->global, ", which can't be stacked under ", block.params.front().second->global);
-    shape[0] += param->global[0];
+    const Shape& part = param->box.size;
+    require(part.rank() == shape.rank() && (shape.rank() < 2 || part[1] == shape[1]), "materialize", path, " has shape ", part,
+            ", which can't be stacked under ", block.params.front().second->box.size);
+    shape[0] += part[0];
   }
   return shape;
+}
+
+/// How the fused tensor lies: on each axis as its first part does. Parts that lie otherwise there (k and v, which some ranks
+/// of an axis repeat where q is sharded) meet only ops that read each part by itself.
+std::shared_ptr<const Layout> layout_of(const Block& block) {
+  const Param& first = *block.params.front().second;
+  if (first.layout.empty()) return nullptr;
+  Layout layout = first.layout;
+  for (auto& axis : layout)
+    if (axis.placement == placement::shard(0)) axis.parts = static_cast<int>(block.params.size());
+  return std::make_shared<const Layout>(std::move(layout));
 }
 
 /// Says of each parameter whether it trains.
@@ -91,13 +130,13 @@ StoreSize apply_rules(std::vector<Block>& blocks, const detail::Declared& declar
 
 std::int64_t ParamStore::trainable_count() const {
   std::int64_t n = 0;
-  for (const auto& entry : trainable) n += entry.count;
+  for (const auto& entry : trainable) n += entry.param->global.numel();
   return n;
 }
 
 std::int64_t ParamStore::frozen_count() const {
   std::int64_t n = 0;
-  for (const auto& entry : frozen) n += entry.count;
+  for (const auto& entry : frozen) n += entry.param->global.numel();
   return n;
 }
 
@@ -125,6 +164,19 @@ StoreSize store_size(const Declared& declared, const FreezeRules& rules) {
   return apply_rules(blocks, declared, rules);
 }
 
+void declare_unbacked(Context& context, const Declared& declared, DType dtype) {
+  for (const auto& block : blocks_of(declared)) {
+    const auto layout = layout_of(block);
+    const auto give = [&](Param& param, const Shape& shape) {
+      param.value = Tensor::unbacked(context, shape, dtype);
+      param.value.set_layout(layout);
+    };
+    for (const auto& [path, param] : block.params) give(*param, param->box.size);
+    if (block.stacked) give(block.stacked->fused, fused_shape(block));
+  }
+  for (const auto& [path, buffer] : declared.buffers) buffer->value = Tensor::unbacked(context, buffer->global, wide(dtype));
+}
+
 ParamStore materialize(Context& context, const Declared& declared, const MaterializeOptions& options) {
   ParamStore store;
   auto blocks = blocks_of(declared);
@@ -140,23 +192,28 @@ ParamStore materialize(Context& context, const Declared& declared, const Materia
   for (auto& block : blocks) {
     auto& at = block.trainable ? trainable_at : frozen_at;
     const Tensor& flat = block.trainable ? store.values : store.frozen_values;
+    const auto layout = layout_of(block);
     std::int64_t first = at;
     for (auto& [path, param] : block.params) {
       param->path = path;
       param->leaf = nullptr;
-      param->value = flat.flat_view(first, param->global);
-      Tensor master = block.trainable ? store.masters.flat_view(first, param->global)
-                                      : Tensor::empty(context, param->global, wide_type, Category::workspace);
-      fill_initial(param->init, random_key(options.seed, path), master);
+      const Shape& size = param->box.size;
+      param->value = flat.flat_view(first, size);
+      if (!block.stacked) param->value.set_layout(layout);
+      Tensor master =
+          block.trainable ? store.masters.flat_view(first, size) : Tensor::empty(context, size, wide_type, Category::workspace);
+      fill_initial(*param, random_key(options.seed, path), master);
       if (master.data() != param->value.data()) kernel::accumulate(cpu(context, "materialize"), master, false, param->value);
-      (block.trainable ? store.trainable : store.frozen).push_back({param, path, first, param->global.numel()});
-      first += param->global.numel();
+      (block.trainable ? store.trainable : store.frozen).push_back({param, path, first, size.numel()});
+      first += size.numel();
     }
     Param& leaf = block.stacked ? block.stacked->fused : *block.params.front().second;
     if (block.stacked) {
-      leaf.global = fused_shape(block);
+      leaf.box = Box::whole(fused_shape(block));
+      leaf.global = leaf.box.size;
       leaf.trainable = block.trainable;
       leaf.value = flat.flat_view(at, leaf.global);
+      leaf.value.set_layout(layout);
     }
     if (block.trainable) {
       make_leaf(leaf.value);
@@ -164,7 +221,7 @@ ParamStore materialize(Context& context, const Declared& declared, const Materia
       std::int64_t part = 0;
       for (auto& [path, param] : block.params) {
         param->leaf = leaf.value.node();
-        param->leaf_first = std::exchange(part, part + param->global.numel());
+        param->leaf_first = std::exchange(part, part + param->box.size.numel());
       }
     }
     at += aligned(block.count());

@@ -13,7 +13,7 @@ struct ParamStore {
     Param* param;  ///< valid as long as the module is not moved
     std::string path;
     std::int64_t first;  ///< element offset in the flat buffers
-    std::int64_t count;
+    std::int64_t count;  ///< elements that this rank holds
   };
   Tensor values;         ///< [padded numel] of the trainable parameters, in the compute type
   Tensor masters;        ///< the same in wide(dtype): the storage of `values` itself unless that is bf16
@@ -22,7 +22,7 @@ struct ParamStore {
   std::vector<std::pair<std::string, Buffer*>> buffers;
   std::vector<std::shared_ptr<Node>> leaves;
 
-  std::int64_t trainable_count() const;  ///< logical elements
+  std::int64_t trainable_count() const;  ///< logical elements, whatever part this rank holds
   std::int64_t frozen_count() const;
   /// Before the first forward of a step: earlier gradients are freed. The first that arrives is written, later ones are added.
   void start_step() const;
@@ -62,6 +62,7 @@ struct Declared {
   std::vector<std::pair<std::string, Dropout*>> dropouts;
 };
 ParamStore materialize(Context& context, const Declared& declared, const MaterializeOptions& options);
+void declare_unbacked(Context& context, const Declared& declared, DType dtype);
 StoreSize store_size(const Declared& declared, const FreezeRules& rules);
 inline std::string parent(const std::string& path) {
   return path.substr(0, path.rfind('.') == path.npos ? 0 : path.rfind('.'));
@@ -94,6 +95,12 @@ Declared declare(M& module) {
 template <class M>
 ParamStore materialize(M& module, Context& context, const MaterializeOptions& options) {
   return detail::materialize(context, detail::declare(module), options);
+}
+
+/// Gives parameters and buffers their shapes and layouts, but no memory: a batch without rows can run, to see what meets what.
+template <class M>
+void declare_unbacked(M& module, Context& context, DType dtype) {
+  detail::declare_unbacked(context, detail::declare(module), dtype);
 }
 
 /// What `materialize` would take. Nothing is allocated.

@@ -19,22 +19,30 @@ struct Init {
   static Init xavier(std::int64_t fan_in, std::int64_t fan_out);
 };
 
+/// The part of a tensor that one rank holds: [begin, begin + size) of each dim.
+struct Box {
+  Shape begin, size;
+  static Box whole(const Shape& shape);
+};
+
 /// A trainable tensor.
 struct Param {
   Param() = default;
-  Param(const Shape& shape, Init init) : global(shape), init(init) {}
+  Param(const Shape& shape, Init init) : global(shape), box(Box::whole(shape)), init(init) {}
 
   Tensor value;   ///< in the compute type; a leaf when trainable
   Shape global;   ///< the logical shape, whatever part of it this rank holds
-  Layout layout;  ///< empty on one rank
+  Layout layout;  ///< empty on one rank; a plan sets it and the box before the parameter is materialised
+  Box box;        ///< this rank's part
   Init init;
   bool trainable = true;
+  bool counted = true;          ///< whether this rank is the one that counts its elements in the gradient norm
   std::string path;             ///< set by `materialize`: "decoder.layers.0.attention.q.weight"
   std::shared_ptr<Node> leaf;   ///< that sums its gradient, its own or that of what it is stacked in; null when frozen
   std::int64_t leaf_first = 0;  ///< element of the leaf at which it begins
 
-  /// [global] of wide(dtype), sharing memory with the leaf's; empty when frozen, and before a step's first gradient arrives.
-  Tensor grad() const { return leaf && leaf->sink.grad ? leaf->sink.grad.flat_view(leaf_first, global) : Tensor(); }
+  /// [box.size] of wide(dtype), sharing memory with the leaf's; empty when frozen, and before a step's first gradient arrives.
+  Tensor grad() const { return leaf && leaf->sink.grad ? leaf->sink.grad.flat_view(leaf_first, box.size) : Tensor(); }
   explicit operator bool() const { return global.rank() > 0; }  ///< false for an absent bias
 };
 

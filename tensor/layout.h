@@ -1,6 +1,8 @@
-// How a parameter lies on a mesh: data only. The plan that fills it and the code that acts on it live in parallel/.
+// How a tensor lies on a mesh: data only. The plan that fills it and the code that acts on it live in parallel/.
 #pragma once
 #include <cstdint>
+#include <iosfwd>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,11 +30,25 @@ constexpr Placement dual(Placement p) { return p == copy ? sum : p == sum ? copy
 static_assert(dual(dual(copy)) == copy && dual(shard(1)) == shard(1) && dual(same) == same);
 }  // namespace placement
 
+/// How a tensor lies along one axis of a mesh.
 struct AxisPlacement {
   std::string axis;  ///< a mesh axis, or a factor of one ("tp", "tp.kv")
   Placement placement;
+  std::int64_t whole = 0;  ///< size of a sharded dim over all ranks of the axis, of its first part; 0: not known
+  int parts = 1;           ///< logical tensors that lie side by side in a sharded dim, each of them sharded: 3 for q, k, v
+  friend bool operator==(const AxisPlacement&, const AxisPlacement&) = default;
 };
-/// Ordered, outer axis first; axes that are absent are `copy`.
+/// Ordered, outer axis first: an inner axis divides what the outer ones left.
 using Layout = std::vector<AxisPlacement>;
+
+/// Rank `rank` of `size` owns [begin, end) of `whole` elements: uneven parts where it doesn't divide.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t count() const { return end - begin; }
+};
+constexpr Range shard_range(std::int64_t whole, int rank, int size) { return {whole * rank / size, whole * (rank + 1) / size}; }
+
+std::ostream& operator<<(std::ostream& out, const Placement& placement);  ///< "shard(0)"
+std::ostream& operator<<(std::ostream& out, const Layout& layout);        ///< "tp: shard(0), dp: copy"
 
 }  // namespace chorus

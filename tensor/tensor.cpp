@@ -36,6 +36,14 @@ Tensor Tensor::empty(Context& context, const Shape& shape, DType dtype, Category
   return t;
 }
 
+Tensor Tensor::unbacked(Context& context, const Shape& shape, DType dtype) {
+  Tensor t;
+  t.shape_ = shape;
+  t.dtype_ = dtype;
+  t.storage_ = std::make_shared<Storage>(context, 0, Category::parameters);
+  return t;
+}
+
 Tensor Tensor::zeros(Context& context, const Shape& shape, DType dtype, Category category) {
   Tensor t = empty(context, shape, dtype, category);
   t.fill(0);
@@ -57,6 +65,7 @@ std::int64_t Tensor::rows() const {
 Tensor Tensor::flat_view(std::int64_t first, const Shape& shape) const {
   require(first >= 0 && first + shape.numel() <= numel(), "flat_view", shape, " at element ", first, " of ", *this);
   Tensor t = detach();
+  t.layout_ = nullptr;
   t.offset_ += static_cast<std::size_t>(first) * size_of(dtype_);
   t.shape_ = shape;
   return t;
@@ -85,6 +94,7 @@ Tensor Tensor::detach() const {
 Tensor Tensor::clone(Category category) const {
   Tensor t = empty(context(), shape_, dtype_, category);
   t.copy_from(*this);
+  t.layout_ = layout_;
   return t;
 }
 

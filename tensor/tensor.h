@@ -2,6 +2,7 @@
 #pragma once
 #include <chorus/tensor/context.h>
 #include <chorus/tensor/dtype.h>
+#include <chorus/tensor/layout.h>
 #include <chorus/tensor/shape.h>
 
 #include <memory>
@@ -31,6 +32,8 @@ class Tensor {
   /// Uninitialised. Tensors of rank 2 and more get `padded_rows` rows of storage (see there).
   static Tensor empty(Context&, const Shape&, DType, Category = Category::activations);
   static Tensor zeros(Context&, const Shape&, DType, Category = Category::activations);
+  /// Of this shape, but without memory: what checks of shapes and layouts need of a parameter.
+  static Tensor unbacked(Context&, const Shape&, DType);
   static Tensor full(Context&, const Shape&, DType, double value, Category = Category::activations);
   /// Copies host values; T must be the element type of a DType.
   template <class T>
@@ -99,12 +102,18 @@ class Tensor {
   void set_node(std::shared_ptr<Node> node) { node_ = std::move(node); }
   bool requires_grad() const { return node_ != nullptr; }
 
+  /// How it lies on a mesh; null where nothing was said, as on one rank and for constants. Ops derive their result's from their
+  /// inputs' (layout_rules.h).
+  const std::shared_ptr<const Layout>& layout() const { return layout_; }
+  void set_layout(std::shared_ptr<const Layout> layout) { layout_ = std::move(layout); }
+
  private:
   std::shared_ptr<Storage> storage_;
   std::size_t offset_ = 0;  // bytes
   Shape shape_;
   DType dtype_ = DType::f32;
   std::shared_ptr<Node> node_;
+  std::shared_ptr<const Layout> layout_;
 };
 
 /// Of the same shape and type, in the same context; its values are unspecified.

@@ -54,7 +54,8 @@ ConformerConvolution::ConformerConvolution(const ConformerConfig& config)
 Tensor ConformerConvolution::operator()(const Tensor& x, const Rows& rows, const Pass& pass) const {
   const Tensor gated = glu(pointwise1(norm(x)));
   const auto kernel = static_cast<int>(depthwise.weight.global[0]);
-  const Tensor mixed = depthwise_conv1d(gated, rows, depthwise.weight.value, depthwise.bias.value, kernel / 2);
+  const Tensor mixed =
+      depthwise_out(depthwise_conv1d(depthwise_in(gated), rows, depthwise.weight.value, depthwise.bias.value, kernel / 2));
   const Tensor normed = layer_norm ? (*layer_norm)(mixed) : (*batch_norm)(mixed, pass);
   return dropout(pointwise2(silu(normed)), rows, pass);
 }
@@ -85,12 +86,12 @@ Conformer::Conformer(const ConformerConfig& config)
 EncodedRows Conformer::operator()(const Tensor& frames, const Rows& frame_rows, const Pass& pass) const {
   auto [x, rows] = subsampling(frames, frame_rows);  // [T, d_model]
   if (config.xscaling) x = scale(x, std::sqrt(static_cast<double>(config.d_model)));
-  x = pre_dropout(x, rows, pass);
+  x = in(pre_dropout(x, rows, pass));
   Tensor encoding;
   if (config.self_attention_model == "rel_pos")
     encoding = relative_encoding(x.context(), std::max<std::int64_t>(rows.longest(), 1), config.d_model, x.dtype());
   for (const auto& layer : layers) x = layer(x, encoding, rows, pass);
-  return {norm_final ? (*norm_final)(x) : x, rows};
+  return {out(norm_final ? (*norm_final)(x) : x), rows};
 }
 
 }  // namespace chorus

@@ -32,6 +32,7 @@ struct ConformerConvolution {
   LayerNorm norm;
   Linear pointwise1;
   ConvWeights depthwise;  ///< weight [kernel, d_model]
+  Port depthwise_in, depthwise_out;
   std::optional<LayerNorm> layer_norm;
   std::optional<BatchNorm> batch_norm;
   Linear pointwise2;
@@ -42,6 +43,8 @@ struct ConformerConvolution {
     v("norm", norm);
     v("pointwise1", pointwise1);
     v("depthwise", depthwise);
+    v("depthwise_in", depthwise_in);
+    v("depthwise_out", depthwise_out);
     v("conv_norm", layer_norm);
     v("conv_norm", batch_norm);
     v("pointwise2", pointwise2);
@@ -77,6 +80,7 @@ struct Conformer {
   ConformerConfig config;
   Subsampling subsampling;
   Dropout pre_dropout;
+  Port in, out;  ///< before the first block and after the last norm
   std::vector<ConformerLayer> layers;
   std::optional<LayerNorm> norm_final;
   /// Frames [F, mels] -> [T, d_model] and their rows.
@@ -85,6 +89,8 @@ struct Conformer {
   void fields(V&& v) {
     v("subsampling", subsampling);
     v("pre_dropout", pre_dropout);
+    v("in", in);
+    v("out", out);
     v("layers", layers);
     v("norm_final", norm_final);
   }

@@ -37,16 +37,16 @@ Llm::Llm(const LlmConfig& config)
 }
 
 Tensor Llm::operator()(const Tensor& embedded, const Rows& rows, const Pass& pass) const {
-  Tensor x = embedded;
+  Tensor x = in(embedded);
   for (const auto& layer : layers) x = layer(x, rows, pass);
   return norm(x);
 }
 
 Tensor Llm::loss(const Tensor& states, const Tensor& labels, const CrossEntropyOptions& options) const {
-  return loss_core(linear_cross_entropy, states, head_weight(), labels, options);
+  return loss_core(linear_cross_entropy, loss_in(states), head_weight(), labels, options);
 }
 
-Tensor Llm::logits(const Tensor& states) const { return linear(states, head_weight()); }
+Tensor Llm::logits(const Tensor& states) const { return logits_out(linear(loss_in(states), head_weight())); }
 
 Tensor Llm::prefill(const Tensor& embedded, const Rows& rows, std::int64_t capacity, LlmCache& cache) const {
   require(rows.longest() <= capacity, "prefill", "a prompt of ", rows.longest(), " rows for a cache of ", capacity);
@@ -56,7 +56,7 @@ Tensor Llm::prefill(const Tensor& embedded, const Rows& rows, std::int64_t capac
     cache.lengths.push_back(static_cast<std::int32_t>(rows.length(b)));
     cache.positions.push_back(rows.length(b) ? rows.positions.as<std::int32_t>()[rows.begin(b + 1) - 1] + 1 : 0);
   }
-  Tensor x = embedded;
+  Tensor x = in(embedded);
   for (const auto& layer : layers) {
     auto& cached = cache.layers.emplace_back();
     cached.keys = Tensor::empty(x.context(), shape, x.dtype());
@@ -64,7 +64,7 @@ Tensor Llm::prefill(const Tensor& embedded, const Rows& rows, std::int64_t capac
     x = add(x, layer.attention.prefill(layer.attention_norm(x), rows, cached));
     x = add(x, layer.mlp(layer.mlp_norm(x)));
   }
-  return norm(x);
+  return out(norm(x));
 }
 
 Tensor Llm::decode(const Tensor& embedded, LlmCache& cache) const {
@@ -74,7 +74,7 @@ Tensor Llm::decode(const Tensor& embedded, LlmCache& cache) const {
   Rows rows = make_rows(context, ones, ids);
   rows.positions.copy_from_host(cache.positions.data());
   const Tensor lengths = Tensor::of(context, {batch}, cache.lengths);
-  Tensor x = embedded;
+  Tensor x = in(embedded);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const auto& layer = layers[i];
     x = add(x, layer.attention.decode(layer.attention_norm(x), rows, cache.layers[i], lengths));
@@ -82,7 +82,7 @@ Tensor Llm::decode(const Tensor& embedded, LlmCache& cache) const {
   }
   for (auto& n : cache.lengths) ++n;
   for (auto& p : cache.positions) ++p;
-  return norm(x);
+  return out(norm(x));
 }
 
 }  // namespace chorus

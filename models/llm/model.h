@@ -45,10 +45,14 @@ struct Llm {
   std::vector<LlmLayer> layers;
   RmsNorm norm;
   std::optional<Linear> head;  ///< absent when tied; the loss reads its weight only, so a plan shards it through loss_core
+  Port in;                     ///< of embedded rows, before the first layer
+  Port out;                    ///< of the normed states, for whoever reads single rows of them
+  Port loss_in;                ///< of the normed states, before the loss
+  Port logits_out;
   Slot<Tensor(Tensor, Tensor, Tensor, const CrossEntropyOptions&)> loss_core;
 
   const Tensor& head_weight() const { return head ? head->weight.value : embedding.weight.value; }
-  /// Embedded rows [T, hidden] to normed states [T, hidden].
+  /// Embedded rows [T, hidden] to normed states [T, hidden], for `loss`.
   Tensor operator()(const Tensor& embedded, const Rows& rows, const Pass& pass) const;
   /// options.scale * sum of cross-entropies of states [T, hidden] against labels i32 [T].
   Tensor loss(const Tensor& states, const Tensor& labels, const CrossEntropyOptions& options) const;
@@ -66,6 +70,10 @@ struct Llm {
     v("layers", layers);
     v("norm", norm);
     v("head", head);
+    v("in", in);
+    v("out", out);
+    v("loss_in", loss_in);
+    v("logits_out", logits_out);
     v("loss_core", loss_core);
   }
 };

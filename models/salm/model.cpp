@@ -81,7 +81,9 @@ EncodedRows Salm::bridge(const Heard& heard, const Pass& pass) const {
     Tensor encoding;
     if (config.encoder.self_attention_model == "rel_pos")
       encoding = relative_encoding(x.context(), std::max<std::int64_t>(rows.longest(), 1), x.cols(), x.dtype());
+    x = adapter_in(x);
     for (const auto& layer : adapter) x = layer(x, encoding, rows, pass);
+    x = adapter_out(x);
   }
   if (config.ctc_posteriors)  // [T, d_model + classes]
     x = concat_cols(x, scale(softmax(heard.ctc_logits.detach()), std::sqrt(static_cast<double>(config.encoder.d_model))));

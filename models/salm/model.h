@@ -50,6 +50,7 @@ struct Salm {
   std::optional<Conformer> encoder;  ///< absent without perception, and with it the bridge
   std::optional<Linear> ctc_head;
   std::vector<ConformerLayer> adapter;
+  Port adapter_in, adapter_out;
   std::optional<Linear> projection;
   std::optional<RmsNorm> projection_norm;
   std::optional<Llm> llm;
@@ -74,6 +75,8 @@ struct Salm {
     v("encoder", encoder);
     v("ctc_head", ctc_head);
     v("adapter", adapter);
+    v("adapter_in", adapter_in);
+    v("adapter_out", adapter_out);
     v("projection", projection);
     v("projection_norm", projection_norm);
     v("llm", llm);

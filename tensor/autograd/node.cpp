@@ -1,5 +1,6 @@
 #include <chorus/tensor/autograd/node.h>
 #include <chorus/tensor/kernels/pointwise.h>
+#include <chorus/tensor/layout_rules.h>
 
 #include <algorithm>
 #include <queue>
@@ -46,6 +47,7 @@ Tensor remade_by_rule(Tensor y, AnyRule remake) {
 }
 
 Tensor record_rule(const char* op, Tensor y, const Inputs& inputs, Saved saved, AnyRule rule, AnyRule weight_rule) {
+  if (!y.layout()) y.set_layout(result_layout(op, inputs, y));
   if (!wants_grad(inputs)) return y;
   auto node = std::make_shared<Node>();
   node->op = op;

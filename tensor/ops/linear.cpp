@@ -63,7 +63,6 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   Shape shape = x.shape();
   shape[-1] = weight.size(0);
   Tensor y = product(Form::nt, x, weight, shape, bias ? &bias : nullptr);
-  if (!wants_grad({x, weight, bias})) return y;
   // The gradient of each needs the other: a frozen weight keeps no activation alive.
   const Saved saved{weight.node() ? x : Tensor(), x.node() ? weight : Tensor()};
   return record("linear", std::move(y), {x, weight, bias}, saved, &input_rule, &weight_rule);
