@@ -13,6 +13,7 @@
 #include <chorus/nn/layers/norm.h>
 #include <chorus/nn/path_patterns.h>
 #include <chorus/parallel/grad_norm.h>
+#include <chorus/parallel/group/solo.h>
 #include <omp.h>
 
 #include <chrono>

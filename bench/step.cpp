@@ -3,6 +3,7 @@
 // --export: writes one step's loss and gradients without dropout first (see workloads.h).
 #include <chorus/nn/optim/optimizer.h>
 #include <chorus/parallel/grad_norm.h>
+#include <chorus/parallel/group/solo.h>
 #include <chorus/tensor/kernels/matmul.h>
 #include <chorus/tensor/kernels/peak.h>
 

@@ -4,6 +4,7 @@
 #include <chorus/io/features.h>
 #include <chorus/nn/optim/optimizer.h>
 #include <chorus/parallel/grad_norm.h>
+#include <chorus/parallel/group/solo.h>
 #include <chorus/tensor/kernels/optimizer.h>
 #include <chorus/tensor/ops/attention.h>
 #include <chorus/tensor/ops/conv.h>

@@ -1,6 +1,7 @@
 // Training as a whole: the types that it runs in agree, and the loss falls.
 #include <chorus/nn/optim/optimizer.h>
 #include <chorus/parallel/grad_norm.h>
+#include <chorus/parallel/group/solo.h>
 #include <gtest/gtest.h>
 #include <omp.h>
 

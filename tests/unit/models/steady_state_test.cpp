@@ -2,6 +2,7 @@
 #include <chorus/models/llm/model.h>
 #include <chorus/nn/optim/optimizer.h>
 #include <chorus/parallel/grad_norm.h>
+#include <chorus/parallel/group/solo.h>
 #include <chorus/tensor/kernels/matmul.h>
 #include <chorus/tensor/kernels/onednn.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,8 @@
 #include <chorus/nn/layers/attention.h>
 #include <chorus/nn/layers/feed_forward.h>
 #include <chorus/parallel/grad_norm.h>
+#include <chorus/parallel/group/solo.h>
+#include <chorus/parallel/group/threads.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -59,31 +61,14 @@ TEST(GradNorm, IsNotFiniteIfAnyGradientIsNot) {
   }
 }
 
-/// Pretends that as many ranks with equal squares take part.
-class Copies final : public Group {
- public:
-  explicit Copies(int n) : n_(n) {}
-  int rank() const override { return 0; }
-  int size() const override { return n_; }
-  void all_reduce(std::span<double> values) override {
-    for (double& v : values) v *= n_;
-  }
-  void all_reduce(std::span<std::int64_t> values) override {
-    for (auto& v : values) v *= n_;
-  }
-
- private:
-  int n_;
-};
-
 TEST(GradNorm, SumsSquaresOverTheGroup) {
   Context context;
   Mixed module;
   const ParamStore store = materialize(module, context, {.dtype = DType::f64, .seed = 1, .freeze = {}});
   testing::fill_gradients(store, 1);
   SoloGroup solo;
-  Copies nine(9);
-  EXPECT_NEAR(grad_norm(store, nine), 3 * grad_norm(store, solo), 1e-12);
+  const double alone = grad_norm(store, solo);
+  run_ranks(9, {}, [&](Group& nine) { EXPECT_NEAR(grad_norm(store, nine), 3 * alone, 1e-12); });
 }
 
 TEST(GradNorm, ClippingBringsTheNormDownAndNeverUp) {
