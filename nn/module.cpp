@@ -7,11 +7,15 @@ namespace chorus {
 RandomKey Dropout::key(const Pass& pass) const { return random_key(pass.seed, pass.step, path); }
 
 Tensor Dropout::operator()(const Tensor& x, const Rows& rows, const Pass& pass) const {
-  return active(pass) ? dropout(x, rows, p, key(pass)) : x;
+  return active(pass) ? dropout(x, rows, p, key(pass), window_of(x, rows)) : x;
 }
 
 Tensor Dropout::after_silu(const Tensor& x, const Rows& rows, const Pass& pass) const {
-  return active(pass) ? silu_dropout(x, rows, p, key(pass)) : silu(x);
+  return active(pass) ? silu_dropout(x, rows, p, key(pass), window_of(x, rows)) : silu(x);
+}
+
+std::optional<Window> Dropout::window_of(const Tensor& x, const Rows& rows) const {
+  return window ? std::optional(window(x, rows)) : std::nullopt;
 }
 
 }  // namespace chorus

@@ -52,10 +52,13 @@ struct Dropout {
   double p = 0;
   std::uint64_t path = 0;  ///< hash of its path, set by `materialize`
   bool frozen = false;     ///< of a frozen module: off
+  /// Where x lies in the activation that `rows` describes, when it is a part of it: a plan sets it.
+  std::function<Window(const Tensor& x, const Rows& rows)> window{};
   bool active(const Pass& pass) const { return pass.training && !frozen && p > 0; }
   RandomKey key(const Pass& pass) const;
   Tensor operator()(const Tensor& x, const Rows& rows, const Pass& pass) const;
   Tensor after_silu(const Tensor& x, const Rows& rows, const Pass& pass) const;  ///< of silu(x)
+  std::optional<Window> window_of(const Tensor& x, const Rows& rows) const;      ///< none: x is the whole
 };
 
 template <class M>

@@ -27,6 +27,12 @@ struct Rows {
   std::int64_t longest() const;
 };
 
+/// Where a tensor lies in a packed activation that is larger: its row r is row first_row + r of the activation's `Rows`, its
+/// column c feature first_feature + c.
+struct Window {
+  std::int64_t first_row = 0, first_feature = 0;
+};
+
 /// Rows of sequences with these lengths (0 is allowed); positions count from 0 in each.
 Rows make_rows(Context& context, std::span<const std::int64_t> lengths, std::span<const std::int64_t> ids);
 /// The same sequences with other lengths: what subsampling makes of `rows`.

@@ -12,21 +12,24 @@ void with_mask(const DropoutMask& mask, const Tensor& y, const F& f, const X&...
   const std::int64_t n = y.cols();
   const auto factor = static_cast<C>(65536.0 / (65536.0 - mask.threshold));
   parallel_rows(y.rows(), n,
-                [=, threshold = mask.threshold, key = mask.key, to = y.as<T>(), ids = mask.ids.as<std::int64_t>(),
-                 index = mask.index.as<std::int32_t>(), ... from = x.template as<T>()](std::int64_t r) {
+                [=, threshold = mask.threshold, key = mask.key, first_feature = mask.window.first_feature, to = y.as<T>(),
+                 ids = mask.ids.as<std::int64_t>(), index = mask.index.as<std::int32_t>() + 2 * mask.window.first_row,
+                 ... from = x.template as<T>()](std::int64_t r) {
                   const auto id = static_cast<std::uint64_t>(ids[index[2 * r]]);
                   const RandomCounter start{static_cast<std::uint32_t>(id), static_cast<std::uint32_t>(id >> 32),
                                             static_cast<std::uint32_t>(index[2 * r + 1]), 0};
                   constexpr std::int64_t piece = 512;
                   std::uint16_t draws[piece];
-                  for (std::int64_t first = 0; first < n; first += piece) {
-                    const std::int64_t count = std::min(piece, n - first);
+                  std::int64_t skipped = first_feature % draws_per_block;  // draws of a first block that lies here in part
+                  for (std::int64_t first = 0; first < n; skipped = 0) {
+                    const std::int64_t count = std::min(piece - skipped, n - first);
                     RandomCounter counter = start;
-                    counter[3] = static_cast<std::uint32_t>(first / draws_per_block);
-                    random_draws(key, counter, 3, (count + draws_per_block - 1) / draws_per_block, draws);
+                    counter[3] = static_cast<std::uint32_t>((first_feature + first) / draws_per_block);
+                    random_draws(key, counter, 3, (skipped + count + draws_per_block - 1) / draws_per_block, draws);
                     const std::int64_t at = r * n + first;
+                    first += count;
                     for_vectors<C>(count, [&](std::int64_t c, auto extent) {
-                      const Vec<C> draw = load<C>(draws + c, extent);
+                      const Vec<C> draw = load<C>(draws + skipped + c, extent);
                       const auto keep = [&](Vec<C> v) { return draw >= static_cast<C>(threshold) ? v * factor : Vec<C>{}; };
                       store<C>(to + at + c, f(keep, load<C>(from + at + c, extent)...), extent);
                     });

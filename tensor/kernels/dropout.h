@@ -1,17 +1,17 @@
 #pragma once
 #include <chorus/core/rng.h>
-#include <chorus/tensor/tensor.h>
-
-#include <cstdint>
+#include <chorus/tensor/rows.h>
 
 namespace chorus::kernel {
 
-/// Which elements of [rows, n] go: draw < threshold, where the draw of (r, c) is number c % 8 of the block with counter (sample
-/// id lo, hi, position, c / 8). What stays is multiplied by 65536 / (65536 - threshold).
+/// Which elements of an activation go: draw < threshold, where the draw of (r, c) is number c % 8 of the block with counter
+/// (sample id lo, hi, position, c / 8). What stays is multiplied by 65536 / (65536 - threshold). The kernels' tensors [rows, n]
+/// are the part of it that begins at `window`.
 struct DropoutMask {
   Tensor ids, index;  ///< i64 [sequences], i32 [rows, 2]: a Rows' own
   std::uint32_t threshold = 0;
   RandomKey key;
+  Window window;
 };
 
 /// x, y [rows, n]; y may be x.

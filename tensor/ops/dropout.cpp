@@ -8,21 +8,26 @@ namespace chorus {
 namespace {
 
 /// Draws below it drop; 0: nothing is dropped.
-std::uint32_t threshold_of(const char* op, const Tensor& x, const Rows& rows, double p) {
+std::uint32_t threshold_of(const char* op, const Tensor& x, const Rows& rows, double p, const std::optional<Window>& window) {
   require(x && x.rank() == 2 && is_floating(x.dtype()), op, "takes floating [rows, n], given ", x);
-  require(x.size(0) == rows.count(), op, x, " for ", rows.count(), " rows");
+  if (window)
+    require(window->first_row >= 0 && window->first_feature >= 0 && window->first_row + x.size(0) <= rows.count(), op, x,
+            " from row ", window->first_row, " and feature ", window->first_feature, " on, of ", rows.count(), " rows");
+  else
+    require(x.size(0) == rows.count(), op, x, " for ", rows.count(), " rows");
   require(p >= 0 && std::lround(p * 65536) < 65536, op, "probability ", p, "; it must be in [0, 1)");
   return static_cast<std::uint32_t>(std::lround(p * 65536));
 }
 
 }  // namespace
 
-Tensor dropout(const Tensor& x, const Rows& rows, double p, RandomKey key) {
-  const auto threshold = threshold_of("dropout", x, rows, p);
+Tensor dropout(const Tensor& x, const Rows& rows, double p, RandomKey key, std::optional<Window> window) {
+  const auto threshold = threshold_of("dropout", x, rows, p, window);
   if (threshold == 0) return x;
-  const auto masked = [threshold, key](const Tensor& x, const Tensor& ids, const Tensor& index) {
+  const Window part = window.value_or(Window{});
+  const auto masked = [threshold, key, part](const Tensor& x, const Tensor& ids, const Tensor& index) {
     Tensor y = Tensor::empty(x.context(), x.shape(), x.dtype());
-    kernel::dropout(cpu(x.context(), "dropout"), x, {ids, index, threshold, key}, y);
+    kernel::dropout(cpu(x.context(), "dropout"), x, {ids, index, threshold, key, part}, y);
     return y;
   };
   const Span span(x.context().trace, "dropout");
@@ -36,20 +41,21 @@ Tensor dropout(const Tensor& x, const Rows& rows, double p, RandomKey key) {
   });
 }
 
-Tensor silu_dropout(const Tensor& x, const Rows& rows, double p, RandomKey key) {
-  const auto threshold = threshold_of("silu_dropout", x, rows, p);
+Tensor silu_dropout(const Tensor& x, const Rows& rows, double p, RandomKey key, std::optional<Window> window) {
+  const auto threshold = threshold_of("silu_dropout", x, rows, p, window);
   if (threshold == 0) return silu(x);
-  const auto forward = [threshold, key](const Tensor& x, const Tensor& ids, const Tensor& index) {
+  const Window part = window.value_or(Window{});
+  const auto forward = [threshold, key, part](const Tensor& x, const Tensor& ids, const Tensor& index) {
     const Span span(x.context().trace, "silu_dropout");
     Tensor y = Tensor::empty(x.context(), x.shape(), x.dtype());
-    kernel::silu_dropout(cpu(x.context(), "silu_dropout"), x, {ids, index, threshold, key}, y);
+    kernel::silu_dropout(cpu(x.context(), "silu_dropout"), x, {ids, index, threshold, key, part}, y);
     return y;
   };
   Tensor y = record("silu_dropout", forward(x, rows.ids, rows.index), {x}, {x, rows.ids, rows.index},
-                    [threshold, key](const Backward& b) {
+                    [threshold, key, part](const Backward& b) {
                       Tensor dx = empty_like(b.saved[0]);
                       kernel::silu_dropout_backward(cpu(dx.context(), "silu_dropout"), b.saved[0], b.dy,
-                                                    {b.saved[1], b.saved[2], threshold, key}, dx);
+                                                    {b.saved[1], b.saved[2], threshold, key, part}, dx);
                       return Grads{dx};
                     });
   return remade_by(std::move(y), [forward](const Backward& b) { return Grads{forward(b.saved[0], b.saved[1], b.saved[2])}; });

@@ -71,6 +71,93 @@ TEST(SiluDropout, Case) {
          .grad_terms = [](Size) { return 1.0; }});
 }
 
+/// A window that begins within a sequence and within a block of draws.
+OpCase window_case(const char* name, Tensor (*op)(const Tensor&, const Rows&, double, RandomKey, std::optional<Window>)) {
+  constexpr Window window{.first_row = 2, .first_feature = 13};
+  const auto whole_of = [](std::int64_t rows) { return rows + 5; };
+  return {.name = name,
+          .shapes =
+              [](Size s) {
+                return std::vector<Shape>{{s.rows, s.cols}};
+              },
+          .op = [=](Context& context,
+                    const Tensors& x) { return op(x[0], two_sequences(context, whole_of(x[0].size(0))), 0.25, key, window); },
+          .reference =
+              [=](const Values& x, Size s) {
+                Context context;
+                const Rows rows = two_sequences(context, whole_of(s.rows));
+                Tensor wide = Tensor::zeros(context, {rows.count(), window.first_feature + s.cols}, DType::f64);
+                const auto at = [&](std::int64_t r, std::int64_t c) {
+                  return (window.first_row + r) * wide.size(1) + window.first_feature + c;
+                };
+                for (std::int64_t r = 0; r < s.rows; ++r)
+                  for (std::int64_t c = 0; c < s.cols; ++c)
+                    wide.as<double>()[at(r, c)] = x[0][static_cast<std::size_t>(r * s.cols + c)];
+                const auto all = op(wide, rows, 0.25, key, std::nullopt).to_doubles();
+                std::vector<double> y;
+                for (std::int64_t r = 0; r < s.rows; ++r)
+                  for (std::int64_t c = 0; c < s.cols; ++c) y.push_back(all[static_cast<std::size_t>(at(r, c))]);
+                return y;
+              },
+          .sizes = {{0, 17}, {1, 1}, {3, 17}, {65, 130}, {4, 1100}},
+          .grad_terms = [](Size) { return 1.0; }};
+}
+TEST(Dropout, WindowCase) { check(window_case("dropout of a window", dropout)); }
+TEST(SiluDropout, WindowCase) { check(window_case("silu_dropout of a window", silu_dropout)); }
+
+/// Values, what backward makes of them again, and gradients of a part [rows, n] of x, as bits.
+template <class T>
+std::vector<std::vector<double>> of_window(const std::vector<T>& x, std::int64_t n, const Rows& rows, bool with_silu,
+                                           std::optional<Window> window) {
+  Context& context = rows.ids.context();
+  const Shape shape{static_cast<std::int64_t>(x.size()) / n, n};
+  Tensor in = Tensor::of(context, shape, x), ones = Tensor::full(context, shape, dtype_of<T>, 1);
+  make_leaf(in);
+  make_leaf(ones);
+  const Tensor before = with_silu ? in : silu(in);  // remade, so that dropout is too
+  const Tensor y = with_silu ? silu_dropout(before, rows, 0.4, key, window) : dropout(before, rows, 0.4, key, window);
+  auto values = y.to_doubles();
+  EXPECT_TRUE(is_remade(y));
+  backward(mul(y, ones));
+  return {values, ones.node()->sink.grad.to_doubles(), in.node()->sink.grad.to_doubles()};
+}
+
+template <class T>
+void every_window_has_the_bits_of_the_whole() {
+  Context context;
+  const std::int64_t features = 1100;
+  const Rows rows = two_sequences(context, 5);
+  std::vector<T> x;
+  for (std::int64_t i = 0; i < rows.count() * features; ++i)
+    x.push_back(static_cast<T>(test_value(1, static_cast<std::uint64_t>(i), 2)));
+  for (const bool with_silu : {false, true}) {
+    const auto whole = of_window(x, features, rows, with_silu, std::nullopt);
+    const auto cut = [&](const auto& values, const Window& w, std::int64_t count, std::int64_t n) {
+      auto part = values;
+      part.clear();
+      for (std::int64_t r = w.first_row; r < w.first_row + count; ++r) {
+        const auto row = values.begin() + r * features + w.first_feature;
+        part.insert(part.end(), row, row + n);
+      }
+      return part;
+    };
+    for (std::int64_t first = 0; first < 20; ++first)
+      for (const std::int64_t n : {std::int64_t{1}, std::int64_t{9}, std::int64_t{40}, std::int64_t{513}, features - first}) {
+        const Window window{.first_row = first % 4, .first_feature = first};
+        const std::int64_t count = first % 2 + 1;
+        const auto part = of_window(cut(x, window, count, n), n, rows, with_silu, window);
+        for (std::size_t i = 0; i < whole.size(); ++i)
+          ASSERT_EQ(part[i], cut(whole[i], window, count, n)) << (with_silu ? "silu_dropout" : "dropout") << ", result " << i
+                                                              << " of " << n << " features from " << first << " on";
+      }
+  }
+}
+TEST(Dropout, EveryWindowHasTheBitsOfTheWhole) {
+  every_window_has_the_bits_of_the_whole<double>();
+  every_window_has_the_bits_of_the_whole<float>();
+  every_window_has_the_bits_of_the_whole<bf16>();
+}
+
 TEST(Dropout, MaskOfASampleDoesNotDependOnItsBatch) {
   Context context;
   const std::vector<std::int64_t> ids{4, 8, 15}, lengths{5, 9, 2}, one{8}, nine{9};
@@ -111,7 +198,12 @@ TEST(Dropout, ProbabilityZeroIsTheInputAndOneAnError) {
   EXPECT_EQ(dropout(x, rows, 0, key).data(), x.data());
   EXPECT_EQ(silu_dropout(x, rows, 0, key).to_doubles(), silu(x).to_doubles());
   EXPECT_THROW(dropout(x, rows, 1, key), Error);
-  EXPECT_THROW(dropout(Tensor::full(context, {5, 3}, DType::f32, 1), rows, 0.1, key), Error);
+  const Tensor five = Tensor::full(context, {5, 3}, DType::f32, 1);
+  EXPECT_THROW(dropout(five, rows, 0.1, key), Error);
+  EXPECT_NO_THROW(dropout(five, rows, 0.1, key, Window{.first_row = 1}));
+  EXPECT_THROW(dropout(five, rows, 0.1, key, Window{.first_row = 2}), Error);
+  EXPECT_THROW(dropout(five, rows, 0.1, key, Window{.first_row = -1}), Error);
+  EXPECT_THROW(silu_dropout(five, rows, 0.1, key, Window{.first_feature = -1}), Error);
 }
 
 }  // namespace
