@@ -50,7 +50,6 @@ Tensor Llm::logits(const Tensor& states) const { return logits_out(linear(loss_i
 
 Tensor Llm::prefill(const Tensor& embedded, const Rows& rows, std::int64_t capacity, LlmCache& cache) const {
   require(rows.longest() <= capacity, "prefill", "a prompt of ", rows.longest(), " rows for a cache of ", capacity);
-  const Shape shape{rows.sequences(), capacity, std::int64_t{config.num_key_value_heads} * config.head_size()};
   cache = {};
   for (std::int64_t b = 0; b < rows.sequences(); ++b) {
     cache.lengths.push_back(static_cast<std::int32_t>(rows.length(b)));
@@ -59,6 +58,8 @@ Tensor Llm::prefill(const Tensor& embedded, const Rows& rows, std::int64_t capac
   Tensor x = in(embedded);
   for (const auto& layer : layers) {
     auto& cached = cache.layers.emplace_back();
+    const auto& heads = layer.attention.options;  // as many as lie here
+    const Shape shape{rows.sequences(), capacity, std::int64_t{heads.kv_heads} * heads.head_dim};
     cached.keys = Tensor::empty(x.context(), shape, x.dtype());
     cached.values = Tensor::empty(x.context(), shape, x.dtype());
     x = add(x, layer.attention.prefill(layer.attention_norm(x), rows, cached));

@@ -22,7 +22,8 @@ AttentionOptions RotaryAttention::core_options() const {
           .head_dim = options.head_dim,
           .causal = options.causal,
           .dropout = 0,
-          .key = {}};
+          .key = {},
+          .first_head = options.first_head};
 }
 
 Tensor RotaryAttention::rotated(const Tensor& x, const Rows& rows) const {
@@ -73,24 +74,28 @@ Tensor RotaryAttention::decode(const Tensor& x, const Rows& rows, KeyValueCache&
   return out(cached_attention(q, cache.keys, cache.values, Tensor::of(x.context(), {batch}, seen), core_options()));
 }
 
-RelativeAttention::RelativeAttention(std::int64_t features, const Options& options)
-    : qkv(features, {{"q", features}, {"k", features}, {"v", features}}, {.bias = options.bias, .init = {}}),
-      pos(features, features, {.bias = false, .init = {}}),
-      out(features, features, {.bias = options.bias, .init = {}}),
-      pos_bias_u({features}, Init::zero()),
-      pos_bias_v({features}, Init::zero()),
-      dropout{.p = options.dropout},
-      options(options) {
-  require(features % options.heads == 0, "RelativeAttention", features, " features for ", options.heads, " heads");
+RelativeAttention::RelativeAttention(std::int64_t features, const Options& given)
+    : dropout{.p = given.dropout}, options(given) {
+  if (!options.head_dim) {
+    require(features % options.heads == 0, "RelativeAttention", features, " features for ", options.heads, " heads");
+    options.head_dim = static_cast<int>(features / options.heads);
+  }
+  const std::int64_t inner = std::int64_t{options.heads} * options.head_dim;
+  qkv = StackedLinear(features, {{"q", inner}, {"k", inner}, {"v", inner}}, {.bias = options.bias, .init = {}});
+  pos = Linear(features, inner, {.bias = false, .init = {}});
+  out = Linear(inner, features, {.bias = options.bias, .init = {}});
+  pos_bias_u = Param({inner}, Init::zero());
+  pos_bias_v = Param({inner}, Init::zero());
 }
 
 Tensor RelativeAttention::operator()(const Tensor& x, const Tensor& encoding, const Rows& rows, const Pass& pass) const {
   AttentionOptions attention_options{.heads = options.heads,
                                      .kv_heads = options.heads,
-                                     .head_dim = static_cast<int>(x.cols() / options.heads),
+                                     .head_dim = options.head_dim,
                                      .causal = false,
                                      .dropout = 0,
-                                     .key = {}};
+                                     .key = {},
+                                     .first_head = options.first_head};
   if (dropout.active(pass)) {
     attention_options.dropout = dropout.p;
     attention_options.key = dropout.key(pass);

@@ -26,7 +26,7 @@ void fill_dropout(const AttentionOptions& options, std::uint32_t sample, std::in
       std::uint32_t words[4][random_blocks];
       random_words(options.key,
                    {sample, static_cast<std::uint32_t>(query + q), static_cast<std::uint32_t>((key + k) / draws_per_block),
-                    static_cast<std::uint32_t>(head)},
+                    static_cast<std::uint32_t>(options.first_head + head)},
                    1, words);
       for (std::int64_t e = 0; e < std::min(draws_per_block, keys - k); ++e)
         for (std::int64_t i = 0; i < std::min(random_blocks, width - q); i += lanes<C>) {

@@ -10,6 +10,7 @@ void check(const char* op, const Tensor& qkv, const Rows& rows, const AttentionO
   require(o.heads > 0 && o.kv_heads > 0 && o.head_dim > 0 && o.heads % o.kv_heads == 0, op, o.heads, " heads of ", o.head_dim,
           " and ", o.kv_heads, " key/value heads; the latter must divide the former");
   require(o.dropout >= 0 && std::lround(o.dropout * 65536) < 65536, op, "dropout is ", o.dropout, "; it lies in [0, 1)");
+  require(o.first_head >= 0, op, "the first head is ", o.first_head);
   const std::int64_t features = (o.heads + 2 * o.kv_heads) * o.head_dim;
   require(qkv.rank() == 2 && qkv.size(1) == features, op, "qkv is ", qkv, "; ", o.heads, " + 2 * ", o.kv_heads, " heads of ",
           o.head_dim, " need ", features, " features");

@@ -7,12 +7,14 @@
 namespace chorus {
 
 struct AttentionOptions {
-  int heads = 1;         ///< query heads
-  int kv_heads = 1;      ///< divides heads: query head h reads key/value head h / (heads / kv_heads)
+  int heads = 1;     ///< query heads
+  int kv_heads = 1;  ///< divides heads: query head h reads key/value head h / (heads / kv_heads)
   int head_dim = 64;
   bool causal = true;
-  double dropout = 0;    ///< of probabilities; counter (sample lo, query position, key position / 8, head), key `key`
+  double dropout = 0;  ///< of probabilities; counter (sample lo, query position, key position / 8, head), key `key`
   RandomKey key = {};
+  int first_head = 0;  ///< of a layer whose heads are computed in parts: how many heads lie before these; added to the head
+                       ///< in dropout's counter
 };
 
 /// softmax(q k^T / sqrt(head_dim)) v per head, with an online softmax over blocks (Dao et al. 2022).
