@@ -37,6 +37,6 @@ StackedLinear::StackedLinear(std::int64_t in_features, const std::vector<std::pa
 
 Tensor StackedLinear::operator()(const Tensor& x) const { return linear(in(x), weight.fused.value, bias.fused.value); }
 
-Tensor Embedding::operator()(const Tensor& ids) const { return out(embedding(weight.value, ids)); }
+Tensor Embedding::operator()(const Tensor& ids) const { return out(embedding(weight.value, ids, part)); }
 
 }  // namespace chorus

@@ -1,5 +1,6 @@
 #pragma once
 #include <chorus/nn/module.h>
+#include <chorus/tensor/ops/table_part.h>
 
 namespace chorus {
 
@@ -46,6 +47,7 @@ struct Embedding {
   Embedding() = default;
   Embedding(std::int64_t rows, std::int64_t features, Init init) : weight({rows, features}, init) {}
   Param weight;
+  TablePart part;  ///< a plan that leaves only some rows in weight says which; the others then give zeros
   Port out;
   Tensor operator()(const Tensor& ids) const;
   template <class V>

@@ -9,12 +9,24 @@ void require_matrix(const char* op, const Tensor& x) {
   require(x && x.rank() == 2 && is_floating(x.dtype()), op, "takes a floating [rows, n], given ", x);
 }
 
-void require_ids(const char* op, const Tensor& ids, std::int64_t lowest, const Tensor& table) {
+void require_ids(const char* op, const Tensor& ids, std::int64_t lowest, std::int64_t rows) {
   require(ids && ids.rank() == 1 && ids.dtype() == DType::i32, op, "ids are ", ids, "; i32 [T] is needed");
   const auto values = ids.span<const std::int32_t>();
   for (std::size_t t = 0; t < values.size(); ++t)
-    require(values[t] >= lowest && values[t] < table.size(0), op, "id ", values[t], " at position ", t, "; the table has ",
-            table.size(0), " rows");
+    require(values[t] >= lowest && values[t] < rows, op, "id ", values[t], " at position ", t, "; the table has ", rows,
+            " rows");
+}
+
+/// Row of each id among rows [first, first + count) of a table; -1 for those elsewhere.
+Tensor rows_here(const Tensor& ids, std::int64_t first, std::int64_t count) {
+  Tensor here = empty_like(ids);
+  const auto from = ids.span<const std::int32_t>();
+  auto* to = here.as<std::int32_t>();
+  for (std::size_t t = 0; t < from.size(); ++t) {
+    const std::int64_t row = from[t] - first;
+    to[t] = row >= 0 && row < count ? static_cast<std::int32_t>(row) : -1;
+  }
+  return here;
 }
 
 /// Columns [first, first + count) of x, copied.
@@ -26,13 +38,15 @@ Tensor columns(const char* op, const Tensor& x, std::int64_t first, std::int64_t
 
 }  // namespace
 
-Tensor embedding(const Tensor& table, const Tensor& ids) {
+Tensor embedding(const Tensor& table, const Tensor& ids, const TablePart& part) {
   const Span span(table.context().trace, "embedding");
   const Cpu device = cpu(table.context(), "embedding");
   require_matrix("embedding", table);
-  require_ids("embedding", ids, 0, table);
+  const std::int64_t rows = part.total_of("embedding", table.size(0));
+  require_ids("embedding", ids, 0, rows);
+  const Tensor here = rows == table.size(0) ? ids : rows_here(ids, part.first, table.size(0));
   Tensor y = Tensor::empty(table.context(), {ids.numel(), table.size(1)}, table.dtype());
-  kernel::gather_rows(device, table, ids, y);
+  kernel::gather_rows(device, table, here, y);
   const auto table_grad = [shape = table.shape(), type = table.dtype()](const Backward& b) {
     WeightGrad table(b, 0, b.dy.context(), shape, type);
     kernel::scatter_rows(cpu(b.dy.context(), "embedding"), b.dy, b.saved[0], table.add, table.tensor);
@@ -40,7 +54,7 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
   };
   // Only the gradient of a leaf can wait: one that another op made has to go on.
   return record(
-      "embedding", y, {table}, {ids}, [table_grad](const Backward& b) { return b.sink(0) ? Grads(1) : table_grad(b); },
+      "embedding", y, {table}, {here}, [table_grad](const Backward& b) { return b.sink(0) ? Grads(1) : table_grad(b); },
       [table_grad](const Backward& b) { return b.sink(0) ? table_grad(b) : Grads(1); });
 }
 
@@ -48,7 +62,7 @@ Tensor gather_rows(const Tensor& x, const Tensor& index) {
   const Span span(x.context().trace, "gather_rows");
   const Cpu device = cpu(x.context(), "gather_rows");
   require_matrix("gather_rows", x);
-  require_ids("gather_rows", index, -1, x);
+  require_ids("gather_rows", index, -1, x.size(0));
   Tensor y = Tensor::empty(x.context(), {index.numel(), x.size(1)}, x.dtype());
   kernel::gather_rows(device, x, index, y);
   return record("gather_rows", y, {x}, {index}, [shape = x.shape()](const Backward& b) {

@@ -21,8 +21,9 @@ std::vector<double> gathered(const std::vector<double>& table, const std::vector
   return y;
 }
 
+using RowsOp = std::function<Tensor(const Tensor&, const Tensor&)>;
 /// A table of rows / 2 + 1 rows, `rows` ids.
-OpCase gather_case(const char* name, bool holes, Tensor (*op)(const Tensor&, const Tensor&), std::int64_t ids_per_row) {
+OpCase gather_case(const char* name, bool holes, const RowsOp& op, std::int64_t ids_per_row) {
   const auto ids = [=](Size s) { return make_ids(s.rows * ids_per_row, s.rows / 2 + 1, holes); };
   return {.name = name,
           .shapes =
@@ -40,8 +41,60 @@ OpCase gather_case(const char* name, bool holes, Tensor (*op)(const Tensor&, con
           .threads_size = {518, 130}};
 }
 
-TEST(Rows, Embedding) { check(gather_case("embedding", false, embedding, 1)); }
-TEST(Rows, EmbeddingOfManyEqualIds) { check(gather_case("embedding", false, embedding, 7)); }
+Tensor of_whole(const Tensor& table, const Tensor& ids) { return embedding(table, ids); }
+
+TEST(Rows, Embedding) { check(gather_case("embedding", false, of_whole, 1)); }
+TEST(Rows, EmbeddingOfManyEqualIds) { check(gather_case("embedding", false, of_whole, 7)); }
+
+/// Rows [3, 3 + rows) of a table with four more at the end; ids before, in and behind them.
+TEST(Rows, EmbeddingOfAPart) {
+  const auto ids = [](std::int64_t rows) { return make_ids(2 * rows + 5, rows + 7, false); };
+  check({.name = "embedding of a part",
+         .shapes =
+             [](Size s) {
+               return std::vector<Shape>{{s.rows, s.cols}};
+             },
+         .op =
+             [=](Context& context, const Tensors& x) {
+               const auto list = ids(x[0].size(0));
+               return embedding(x[0], Tensor::of(context, {static_cast<std::int64_t>(list.size())}, list),
+                                {.first = 3, .total = x[0].size(0) + 7});
+             },
+         .reference =
+             [=](const Values& x, Size s) {
+               auto list = ids(s.rows);
+               for (auto& id : list) id = id >= 3 && id < s.rows + 3 ? id - 3 : -1;
+               return gathered(x[0], list, s.cols);
+             }});
+}
+
+TEST(Rows, PartsOfAnEmbeddingAddUp) {
+  Context context;
+  const std::int64_t total = 23, n = 5;
+  const auto list = make_ids(60, total, false);
+  const Tensor ids = Tensor::of(context, {60}, list);
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < total * n; ++i) values.push_back(test_value(1, static_cast<std::uint64_t>(i), 1));
+  Tensor table = Tensor::of(context, {total, n}, values);
+  make_leaf(table);
+  const Tensor whole = embedding(table, ids), cotangent = Tensor::full(context, {60, n}, DType::f64, 0.75);
+  backward(whole, {.cotangent = cotangent});
+  for (const std::int64_t parts : {1, 2, 5, 40}) {  // of 40 some are empty
+    std::vector<double> sum(static_cast<std::size_t>(60 * n)), gradient;
+    for (std::int64_t p = 0; p < parts; ++p) {
+      const std::int64_t first = p * total / parts, end = (p + 1) * total / parts;
+      Tensor part = table.detach().rows_view(first, end).clone();
+      make_leaf(part);
+      const Tensor y = embedding(part, ids, {.first = first, .total = total});
+      backward(y, {.cotangent = cotangent});
+      const auto own = y.to_doubles(), d = part.node()->sink.grad.to_doubles();
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += own[i];
+      gradient.insert(gradient.end(), d.begin(), d.end());
+    }
+    EXPECT_EQ(sum, whole.to_doubles()) << parts;
+    EXPECT_EQ(gradient, table.node()->sink.grad.to_doubles()) << parts;
+  }
+}
 TEST(Rows, GatherRows) { check(gather_case("gather_rows", true, gather_rows, 1)); }
 
 TEST(Rows, ConcatRows) {
@@ -123,8 +176,16 @@ TEST(Rows, IdsOutOfRangeAreNamed) {
     return "no error";
   };
   using ::testing::HasSubstr;
-  EXPECT_THAT(message(embedding, {1, 9, 10}), HasSubstr("embedding: id 10 at position 2; the table has 10 rows"));
-  EXPECT_THAT(message(embedding, {-1}), HasSubstr("embedding: id -1 at position 0"));
+  EXPECT_THAT(message(of_whole, {1, 9, 10}), HasSubstr("embedding: id 10 at position 2; the table has 10 rows"));
+  EXPECT_THAT(message(of_whole, {-1}), HasSubstr("embedding: id -1 at position 0"));
+  const auto of_part = [](std::int64_t first, std::int64_t total) {
+    return [=](const Tensor& t, const Tensor& ids) { return embedding(t, ids, {.first = first, .total = total}); };
+  };
+  EXPECT_EQ(message(of_part(4, 20), {0, 19}), "no error");
+  EXPECT_THAT(message(of_part(4, 20), {0, 20}), HasSubstr("embedding: id 20 at position 1; the table has 20 rows"));
+  EXPECT_THAT(message(of_part(4, 20), {-1}), HasSubstr("embedding: id -1 at position 0"));
+  EXPECT_THAT(message(of_part(11, 20), {0}), HasSubstr("embedding: 10 rows from 11 on of a table with 20"));
+  EXPECT_THAT(message(of_part(-1, 20), {0}), HasSubstr("embedding: 10 rows from -1 on"));
   EXPECT_THAT(message(gather_rows, {-1, -2}), HasSubstr("gather_rows: id -2 at position 1"));
   EXPECT_THAT(message(segment_mean, {0, 5, 4}), HasSubstr("segment_mean: offset 4 at position 2"));
   EXPECT_THAT(message(segment_mean, {0, 11}), HasSubstr("segment_mean: offset 11 at position 1"));

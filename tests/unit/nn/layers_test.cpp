@@ -154,6 +154,41 @@ TEST(Units, WrapGetsTheBodyAndItsInput) {
   EXPECT_EQ(unit(x, body).to_doubles(), (std::vector<double>{1, 2}));
 }
 
+TEST(Windows, DropoutOfAPartHasTheMaskOfTheWhole) {
+  Context context;
+  Dropout layer{.p = 0.4};
+  layer.path = path_hash("a.dropout");
+  const Pass pass{.training = true, .seed = 2, .step = 3};
+  const Rows rows = make_rows(context, std::vector<std::int64_t>{3, 4}, std::vector<std::int64_t>{8, 9});
+  const Tensor whole = Tensor::full(context, {7, 30}, DType::f64, 0.5), part = Tensor::full(context, {4, 11}, DType::f64, 0.5);
+  const auto of_part = [](const Tensor& t) {
+    std::vector<double> values;
+    for (std::int64_t r = 2; r < 6; ++r)
+      for (std::int64_t c = 13; c < 24; ++c) values.push_back(t.as<double>()[r * 30 + c]);
+    return values;
+  };
+  const auto want = of_part(layer(whole, rows, pass)), silu_want = of_part(layer.after_silu(whole, rows, pass));
+  layer.window = [&](const Tensor& x, const Rows& of) {
+    EXPECT_EQ(x.shape(), part.shape());
+    EXPECT_EQ(of.count(), 7);
+    return Window{.first_row = 2, .first_feature = 13};
+  };
+  EXPECT_EQ(layer(part, rows, pass).to_doubles(), want);
+  EXPECT_EQ(layer.after_silu(part, rows, pass).to_doubles(), silu_want);
+  EXPECT_EQ(layer(part, rows, {}).data(), part.data()) << "evaluation";
+}
+
+TEST(Windows, EmbeddingOfAPartLeavesOtherWordsAtZero) {
+  Built built(Embedding(4, 3, Init::gaussian(1)));
+  built.module.part = {.first = 2, .total = 9};
+  const Tensor ids = Tensor::of(built.context, {3}, std::vector<std::int32_t>{8, 5, 1});
+  auto want = built.module.weight.value.to_doubles();
+  want.erase(want.begin(), want.end() - 3);
+  want.insert(want.begin(), 3, 0.0);
+  want.insert(want.end(), 3, 0.0);
+  EXPECT_EQ(built.module(ids).to_doubles(), want);
+}
+
 TEST(RelativeEncoding, HoldsSinusoidsOfFallingOffsets) {
   Context context;
   const std::int64_t reach = 4, features = 6;
