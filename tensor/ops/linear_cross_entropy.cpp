@@ -1,8 +1,10 @@
 #include <chorus/tensor/autograd/weight_grad.h>
 #include <chorus/tensor/kernels/cross_entropy.h>
+#include <chorus/tensor/kernels/cross_entropy_part.h>
 #include <chorus/tensor/kernels/matmul.h>
 #include <chorus/tensor/ops/linear_cross_entropy.h>
 
+#include <cmath>
 #include <cstring>
 
 namespace chorus {
@@ -38,12 +40,28 @@ Tensor gather(const Tensor& x, std::span<const std::int32_t> rows) {
   return y;
 }
 
+/// Losses of rows of logits, which become their gradient in `dlogits` if that exists.
+void block_losses(Tensor& logits, std::vector<std::int32_t>& labels, const CrossEntropyOptions& options, std::int64_t classes,
+                  Tensor* dlogits, std::span<double> losses) {
+  const Cpu device = cpu(logits.context(), "linear_cross_entropy");
+  if (!options.combine) return kernel::cross_entropy(device, logits, labels, options.label_smoothing, dlogits, losses);
+  for (auto& label : labels) {
+    const std::int64_t column = label - options.part.first;
+    label = column >= 0 && column < logits.cols() ? static_cast<std::int32_t>(column) : -1;
+  }
+  std::vector<RowStatistics> own(labels.size());
+  kernel::row_statistics(device, logits, labels, own);
+  auto all = own;
+  options.combine(all);
+  kernel::cross_entropy_part(device, logits, labels, own, all, classes, options.label_smoothing, dlogits, losses);
+}
+
 /// Sum of the losses of `rows`; dx [rows, h] and dweight are written where they exist.
 double all_blocks(const Tensor& x, const Tensor& weight, const Tensor& labels, std::span<const std::int32_t> rows,
-                  double smoothing, Tensor& dx, Tensor& dweight) {
+                  const CrossEntropyOptions& options, std::int64_t classes, Tensor& dx, Tensor& dweight) {
   auto& context = x.context();
   const Cpu device = cpu(context, "linear_cross_entropy");
-  const std::int64_t count = static_cast<std::int64_t>(rows.size()), step = block_rows(weight.size(0));
+  const std::int64_t count = static_cast<std::int64_t>(rows.size()), step = block_rows(classes);
   double total = 0;
   for (std::int64_t first = 0; first < count; first += step) {
     const auto block = rows.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(std::min(step, count - first)));
@@ -58,7 +76,7 @@ double all_blocks(const Tensor& x, const Tensor& weight, const Tensor& labels, s
     Tensor dlogits;
     if (dx || dweight)
       dlogits = x.dtype() == logits.dtype() ? logits : Tensor::empty(context, logits.shape(), x.dtype(), Category::workspace);
-    kernel::cross_entropy(device, logits, wanted, smoothing, dlogits ? &dlogits : nullptr, losses);
+    block_losses(logits, wanted, options, classes, dlogits ? &dlogits : nullptr, losses);
     for (const double loss : losses) total += loss;
 
     if (dx) {
@@ -73,6 +91,12 @@ double all_blocks(const Tensor& x, const Tensor& weight, const Tensor& labels, s
 
 }  // namespace
 
+RowStatistics merge(const RowStatistics& a, const RowStatistics& b) {
+  const double top = std::max(a.max, b.max);
+  const auto at_top = [top](const RowStatistics& s) { return s.exps == 0 ? 0 : s.exps * std::exp(s.max - top); };
+  return {top, at_top(a) + at_top(b), a.sum + b.sum, a.chosen + b.chosen};
+}
+
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& labels, const CrossEntropyOptions& options) {
   const Span span(x.context().trace, "linear_cross_entropy");
   constexpr const char* op = "linear_cross_entropy";
@@ -80,13 +104,16 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
           "x is ", x, ", weight ", weight, "; x [T, h] and weight [V, h] of one type are needed");
   require(labels && labels.dtype() == DType::i32 && labels.numel() == x.rows(), op, "labels are ", labels, " for x ", x);
   require(options.label_smoothing >= 0 && options.label_smoothing <= 1, op, "label smoothing of ", options.label_smoothing);
+  const std::int64_t classes = options.part.total_of(op, weight.size(0));
+  require(options.combine ? options.part.total > 0 : weight.size(0) == classes, op, weight.size(0), " classes of ",
+          options.part.total, options.combine ? " with" : " without", " a hook that combines statistics; a part needs one");
   auto& context = x.context();
   const DType precise = wide(x.dtype());
-  const Tensor index = labelled_rows(labels, weight.size(0));
+  const Tensor index = labelled_rows(labels, classes);
   Tensor dx, dweight;
   if (context.recording && x.node()) dx = Tensor::empty(context, {index.numel(), x.cols()}, precise);
   if (context.recording && weight.node()) dweight = empty_gradient(context, weight.shape(), precise);
-  const double sum = all_blocks(x, weight, labels, index.span<const std::int32_t>(), options.label_smoothing, dx, dweight);
+  const double sum = all_blocks(x, weight, labels, index.span<const std::int32_t>(), options, classes, dx, dweight);
   Tensor loss = Tensor::full(context, {}, precise, options.scale * sum);
 
   const auto weight_gradient = [scale = options.scale, dtype = x.dtype()](const Backward& b) {
