@@ -32,12 +32,14 @@ struct LayerNorm {
 /// Sums over the rows of one step, from which the next step's statistics are made. A leaf of `visit_fields`, so that the
 /// trainer reaches every one of them at the end of a step (`commit_statistics`).
 struct StepStatistics {
-  Tensor count, total, squares;           ///< f64: rows; sum of (x - center) and of its square per feature
+  Tensor sums;  ///< f64 [1 + 2 n]: rows; sum of (x - center) per feature; sum of its square. Empty before the step's first rows
+  bool active = false;                    ///< whether the owner trains, known after `materialize`
   Tensor mean, variance;                  ///< the owner's statistics of the last step, replaced by `commit`
   Tensor running_mean, running_variance;  ///< moved towards them
   double momentum = 0.1;
-  Slot<Tensor(Tensor)> sum;  ///< over the ranks that share a step; a plan sets it
+  Slot<Tensor(Tensor)> sum;  ///< of `sums` over the ranks that share a step, in a tensor of its own; a plan sets it
   void add(const Tensor& x, const Tensor& center);
+  /// Calls `sum` once if active, whatever rows this rank has seen: all ranks do.
   void commit();
 };
 
@@ -63,9 +65,14 @@ struct BatchNorm {
     if (mode == Mode::step) {
       v("step_mean", step_mean);
       v("step_variance", step_variance);
+      reach_statistics();
       v("statistics", statistics);
     }
   }
+
+ private:
+  /// Hands `statistics` what `commit` changes: it is called also where no forward pass ran in the step.
+  void reach_statistics();
 };
 
 /// At the end of a training step: every BatchNorm of `module` in step mode takes over what the step summed.

@@ -143,28 +143,63 @@ TEST(BatchNormStep, RegroupingAStepLeavesStatisticsAndGradients) {
   }
 }
 
-/// A plan sums over ranks: here the other rank's sums are added by hand.
-TEST(BatchNormStep, SumsOverRanksThroughItsSlot) {
-  Normalised here(BatchNorm::Mode::step), there(BatchNorm::Mode::step);
-  auto x = rows_of(0, 0, 20);
-  const auto y = rows_of(0, 1, 7);
-  here.run(x, train);
-  there.run(y, train);
-  const auto& other = there.norm.statistics;
-  std::vector<Tensor> theirs{other.count, other.total, other.squares};
-  std::size_t next = 0;
-  here.norm.statistics.sum.replaced = [&](const Tensor& mine) {
-    const Tensor out = mine.clone();
-    const auto more = theirs.at(next++).span<double>();
-    for (std::size_t i = 0; i < more.size(); ++i) out.as<double>()[i] += more[i];
-    return out;
-  };
-  commit_statistics(here.norm);
-  EXPECT_EQ(next, 3u);
-  x.insert(x.end(), y.begin(), y.end());
-  const Statistics both = statistics_of(x);
-  expect_close("mean", here.norm.step_mean.value.to_doubles(), both.mean, 1e-12);
-  expect_close("variance", here.norm.step_variance.value.to_doubles(), both.variance, 1e-12);
+struct HeardAll {};
+
+/// What a plan does: every rank gets the sum over all of them. They run one after another here, so that each commits twice: the
+/// first time to tell what it has, and then with the sum.
+void commit_together(std::span<Normalised* const> ranks) {
+  std::vector<double> total;
+  int calls = 0;
+  for (Normalised* rank : ranks) {
+    rank->norm.statistics.sum.replaced = [&](const Tensor& mine) -> Tensor {
+      const auto own = mine.to_doubles();
+      total.resize(own.size());
+      for (std::size_t i = 0; i < own.size(); ++i) total[i] += own[i];
+      ++calls;
+      throw HeardAll();
+    };
+    EXPECT_THROW(commit_statistics(rank->norm), HeardAll);
+  }
+  for (Normalised* rank : ranks) {
+    rank->norm.statistics.sum.replaced = [&](const Tensor& mine) {
+      ++calls;
+      return Tensor::of(mine.context(), mine.shape(), total);
+    };
+    commit_statistics(rank->norm);
+  }
+  EXPECT_EQ(calls, 2 * static_cast<int>(ranks.size())) << "one sum for each rank and step";
+}
+
+TEST(BatchNormStep, EveryRankGetsTheStatisticsOfAllRows) {
+  Normalised serial(BatchNorm::Mode::step), a(BatchNorm::Mode::step), b(BatchNorm::Mode::step), c(BatchNorm::Mode::step);
+  std::vector<Normalised*> ranks{&a, &b, &c};
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    for (std::uint64_t r = 0; r < 3; ++r) {
+      // In the first step a rank sees no row at all and runs nothing, in the second it runs without rows; in the third all do.
+      if ((step + r) % 3 == 1 || step == 2) {
+        if (step == 1) ranks[r]->run({}, train);
+        continue;
+      }
+      const auto x = rows_of(step, r, static_cast<std::int64_t>(7 + 13 * r));
+      serial.run(x, train);
+      ranks[r]->run(x, train);
+    }
+    commit_together(ranks);
+    commit_statistics(serial.norm);
+    const auto all_of = [](const BatchNorm& norm) {
+      std::vector<double> values;
+      for (const Buffer* buffer : {&norm.step_mean, &norm.step_variance, &norm.mean, &norm.variance}) {
+        const auto own = buffer->value.to_doubles();
+        values.insert(values.end(), own.begin(), own.end());
+      }
+      return values;
+    };
+    for (Normalised* rank : ranks) {
+      expect_close("statistics after step " + std::to_string(step), all_of(rank->norm), all_of(serial.norm), 1e-14);
+      EXPECT_EQ(all_of(rank->norm), all_of(a.norm)) << "ranks differ";
+      EXPECT_FALSE(rank->norm.statistics.sums);
+    }
+  }
 }
 
 /// dy/dx of a norm with constant statistics is weight / sqrt(variance + eps), row by row.
@@ -192,7 +227,8 @@ TEST(BatchNormStep, FrozenParametersMeanEvaluationMode) {
   const Statistics running{built.norm.mean.value.to_doubles(), built.norm.variance.value.to_doubles()};
   const auto x = rows_of(0, 0, 30);
   expect_close("training", built.run(x, train), normalised(x, running, built.norm), 1e-12);
-  commit_statistics(built.norm);
+  built.norm.statistics.sum.replaced = [](const Tensor&) -> Tensor { throw HeardAll(); };
+  EXPECT_NO_THROW(commit_statistics(built.norm)) << "what isn't trained needs no sum";
   EXPECT_EQ(built.norm.mean.value.to_doubles(), running.mean);
   EXPECT_EQ(built.norm.step_mean.value.to_doubles(), std::vector<double>(features, 0));
 }
