@@ -49,6 +49,30 @@ TEST(Fill, AnySplitOfARangeHasTheBitsOfTheWhole) {
   any_split_equals_the_whole<double>(fill_normal);
 }
 
+/// Shards that begin and end anywhere in a run of values computed together, and large ones that several threads fill.
+template <class T>
+void any_range_equals_its_part_of_the_whole(Fill<T> fill) {
+  const RandomKey key = random_key(8, "b.weight");
+  std::vector<T> whole(300'000);
+  fill(key, 0, std::span(whole), 0.5, 1.5);
+  const auto expect_part = [&](std::size_t first, std::size_t length) {
+    const std::vector<T> want(whole.begin() + static_cast<std::ptrdiff_t>(first),
+                              whole.begin() + static_cast<std::ptrdiff_t>(first + length));
+    std::vector<T> part(length);
+    fill(key, first, std::span(part), 0.5, 1.5);
+    ASSERT_EQ(part, want) << length << " values from " << first << " on";
+  };
+  for (std::size_t first = 0; first < 40; ++first)
+    for (std::size_t length = 1; length < 40; ++length) expect_part(first, length);
+  for (const std::size_t first : {1, 31, 63, 64, 65, 12'345}) expect_part(first, 131'071 + first);
+}
+TEST(Fill, AnyRangeHasTheBitsOfItsPartOfTheWhole) {
+  any_range_equals_its_part_of_the_whole<float>(fill_uniform);
+  any_range_equals_its_part_of_the_whole<double>(fill_uniform);
+  any_range_equals_its_part_of_the_whole<float>(fill_normal);
+  any_range_equals_its_part_of_the_whole<double>(fill_normal);
+}
+
 TEST(Fill, FloatsAreTheRoundedDoubles) {
   std::vector<float> f(1000);
   std::vector<double> d(1000);
