@@ -25,6 +25,8 @@ if(CHORUS_UNITY)
   # Types of an unnamed namespace look as if they came from a header.
   target_compile_options(chorus_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endif()
+# A program that uses nothing of MPI doesn't load it, although the library that it links to offers it.
+target_link_options(chorus_flags INTERFACE LINKER:--as-needed)
 if(CHORUS_SANITIZE)
   # GCC's flow warnings are unreliable in instrumented code: its own vector headers and Eigen's draw them.
   target_compile_options(chorus_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CHORUS_SANITIZE} -fno-omit-frame-pointer

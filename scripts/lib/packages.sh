@@ -1,7 +1,7 @@
 # Debian and Ubuntu packages that building and testing need. Sourced by the scripts beside this folder.
 chorus_packages=(g++ cmake ninja-build ccache pkg-config libgomp1 libdnnl-dev libeigen3-dev libhdf5-dev libxxhash-dev zlib1g-dev libtomlplusplus-dev
   libcli11-dev libfmt-dev nlohmann-json3-dev libsndfile1-dev libsoxr-dev libsentencepiece-dev libutf8proc-dev libgtest-dev libgmock-dev librapidcheck-dev
-  libbenchmark-dev asterisk-core-sounds-en asterisk-core-sounds-en-wav)
+  libopenmpi-dev openmpi-bin libmpich-dev mpich libbenchmark-dev asterisk-core-sounds-en asterisk-core-sounds-en-wav)
 
 # A program's answer must not depend on the user's locale, and one that isn't installed makes perl and apt complain.
 export LC_ALL=C.UTF-8
