@@ -57,6 +57,7 @@ struct SmallDecoder {
   Tensor ids, labels;
   ParamStore store;
   Optimizer optimizer;
+  SoloGroup group;  // keeps a record of its last calls
   std::uint64_t number = 0;
 
   explicit SmallDecoder(DType dtype) {
@@ -80,7 +81,6 @@ struct SmallDecoder {
     store.start_step();
     backward(model.loss(model(model.embedding(ids), rows, pass), labels, {.scale = 1.0 / tokens, .label_smoothing = 0}));
     store.finish_step();
-    SoloGroup group;
     optimizer.step(store, 1e-4, clip_factor(grad_norm(store, group), 1.0));
   }
 };
