@@ -76,7 +76,7 @@ Tensor empty_gradient(Context& context, const Shape& shape, DType dtype) {
 }
 
 Tensor& GradSink::in(Context& context, const Shape& shape) {
-  if (!grad) grad = empty_gradient(context, shape, dtype);
+  if (!grad) grad = memory ? memory() : empty_gradient(context, shape, dtype);
   return grad;
 }
 
@@ -87,7 +87,8 @@ void make_leaf(Tensor& value, Tensor grad) {
   node->op = "leaf";
   node->leaf = true;
   node->shape = value.shape();
-  node->sink = {.grad = std::move(grad), .dtype = wide(value.dtype())};
+  node->sink.grad = std::move(grad);
+  node->sink.dtype = wide(value.dtype());
   value.set_node(std::move(node));
 }
 
@@ -188,11 +189,12 @@ void backward(const Tensor& y, const BackwardOptions& options) {
   }
 }
 
-void DeferredGrads::run() {
+void DeferredGrads::run(const std::function<void(const Node&)>& after) {
   for (auto& [node, dy] : work_) {
     NoGrad quiet(dy.context());
     const Span span(dy.context().trace, node->op);
     run_rule(node->weight_rule, *node, dy);
+    if (after) after(*node);
     node->saved.clear();
     node->inputs.clear();
   }

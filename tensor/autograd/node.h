@@ -19,9 +19,10 @@ using Grads = std::vector<Tensor>;   ///< one per input; an empty tensor where n
 
 /// Where the gradient of a leaf is summed. Products write into it directly: first `accumulate` is false, then true.
 struct GradSink {
-  Tensor grad;           ///< of the value's shape; empty until the first gradient arrives
-  DType dtype{};         ///< of grad: wide(dtype of the value)
-  bool written = false;  ///< whether this step has put something there already
+  Tensor grad;                       ///< of the value's shape; empty until the first gradient arrives
+  DType dtype{};                     ///< of grad: wide(dtype of the value)
+  bool written = false;              ///< whether this step has put something there already
+  std::function<Tensor()> memory{};  ///< gives `grad` its memory, of the value's shape; empty: memory of its own
   /// `grad`, given memory if it has none; its values are unspecified unless `written`.
   Tensor& in(Context& context, const Shape& shape);
 };
@@ -119,7 +120,8 @@ class DeferredGrads {
  public:
   void add(std::shared_ptr<Node> node, Tensor dy) { work_.push_back({std::move(node), std::move(dy)}); }
   std::size_t size() const { return work_.size(); }
-  void run();
+  /// `after`: called after each, with its inputs still there.
+  void run(const std::function<void(const Node&)>& after = {});
 
  private:
   struct Work {

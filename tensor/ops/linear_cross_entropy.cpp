@@ -120,7 +120,8 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
     const Cpu device = cpu(b.dy.context(), op);
     const double factor = scale * b.dy.item();
     Tensor sum = b.saved[1];
-    if (GradSink* sink = b.sink(1); sink && !sink->grad) {  // what the forward pass has summed becomes the gradient
+    // What the forward pass has summed becomes the gradient, unless that has its place among others.
+    if (GradSink* sink = b.sink(1); sink && !sink->grad && !sink->memory) {
       kernel::scaled(device, sum, factor, false, sum);
       sink->grad = sum.reshaped(b.inputs[1]->shape);
       sink->written = true;
