@@ -102,6 +102,7 @@ struct TrainerConfig {
   std::string precision = "fp32";
   int threads = 0;
   double gradient_clip_val = 1;
+  std::int64_t skip_nonfinite_steps = 0;
   std::int64_t log_every_n_steps = 10, val_check_interval = 0, checkpoint_every_n_steps = 500;
   int keep_checkpoints = 2;
   std::int64_t stop_after_steps = 0;
@@ -115,6 +116,11 @@ struct TrainerConfig {
     v("precision", precision, "bf16-mixed: values and activations in bf16, f32 masters", one_of("fp32", "fp64", "bf16-mixed"));
     v("threads", threads, "OpenMP threads; 0: the cores of the machine", between(0, 1024));
     v("gradient_clip_val", gradient_clip_val, "largest global norm of the gradient; 0: no clipping", at_least(0.0));
+    v("skip_nonfinite_steps", skip_nonfinite_steps,
+      "steps of the run that may have a gradient or loss that isn't finite: they change nothing but the place in the data; 0: "
+      "the "
+      "first ends the run",
+      at_least(0));
     v("log_every_n_steps", log_every_n_steps, "lines in the log; metrics.jsonl has every step", at_least(1));
     v("val_check_interval", val_check_interval, "steps between evaluations; 0: only at the end", at_least(0));
     v("checkpoint_every_n_steps", checkpoint_every_n_steps, "0: only at the end", at_least(0));

@@ -20,6 +20,7 @@
 #include <cmath>
 #include <optional>
 #include <set>
+#include <sstream>
 
 namespace chorus {
 namespace {
@@ -112,8 +113,9 @@ class Trainer {
       if (hooks_.stop && hooks_.stop->load()) return finish(Outcome::stopped);
       if (config_.trainer.stop_after_steps > 0 && progress_.step - first_step_ >= config_.trainer.stop_after_steps)
         return finish(Outcome::paused);
-      const StepReport report = step();
-      if (hooks_.step) hooks_.step(report);
+      const std::optional<StepReport> report = step();
+      if (!report) continue;
+      if (hooks_.step) hooks_.step(*report);
       const auto every = [&](std::int64_t n) { return n > 0 && progress_.step % n == 0; };
       if (every(config_.trainer.val_check_interval)) evaluate();
       if (every(config_.trainer.checkpoint_every_n_steps) || progress_.step == retry_at_) try_to_save();
@@ -294,7 +296,8 @@ class Trainer {
           (phase_.config->llm_weight > 0 ? "; the decoder learns it" : ""));
   }
 
-  StepReport step() {
+  /// Empty: the batch changed nothing.
+  std::optional<StepReport> step() {
     const PhaseConfig& phase = *phase_.config;
     ParamStore& store = phase_.built->store;
     const auto begin = Clock::now();
@@ -328,7 +331,13 @@ class Trainer {
     store.finish_step();
     const double norm = grad_norm(store, group_);
     report.loss = phase.llm_weight * report.llm_loss + phase.ctc_weight * report.ctc_loss;
-    if (!std::isfinite(norm) || !std::isfinite(report.loss)) refuse_update(norm, report.loss, batch);
+    const auto verdict = judge_step(norm, report.loss, progress_.skipped_steps, config_.trainer.skip_nonfinite_steps);
+    if (verdict == StepVerdict::stop) refuse_update(norm, report.loss, batch);
+    if (verdict == StepVerdict::skip) {
+      skip(norm, report.loss, std::move(batch));
+      progress_.train_seconds += seconds_since(begin);
+      return std::nullopt;
+    }
     const double lr = learning_rate(phase.schedule, progress_.phase_step, phase.steps);
     {
       Span span(context_.trace, "optimizer");
@@ -387,12 +396,34 @@ class Trainer {
     return make_salm_batch(context_, samples, config_, inputs_.tokenizer, prompt_, true);
   }
 
-  [[noreturn]] void refuse_update(double norm, double loss, const LoadedBatch& batch) const {
+  static std::string samples_of(const LoadedBatch& batch) {
     std::string ids;
     for (const auto& micro : batch.microbatches)
       for (const auto id : micro.ids) ids += ' ' + std::to_string(id);
-    fail("train", "the gradient norm of step ", progress_.step + 1, " is ", norm, ", its loss ", loss,
-         "; nothing was updated. Samples of the step:", ids, ". The newest checkpoint is in ", checkpoints().string());
+    return ids;
+  }
+
+  [[noreturn]] void refuse_update(double norm, double loss, const LoadedBatch& batch) const {
+    const std::string before =
+        progress_.skipped_steps > 0
+            ? "; as many as trainer.skip_nonfinite_steps = " + std::to_string(config_.trainer.skip_nonfinite_steps) +
+                  " were skipped before"
+            : "";
+    fail("train", "the gradient norm of step ", progress_.step + 1, " is ", norm, ", its loss ", loss, "; nothing was updated",
+         before, ". Samples of the step:", samples_of(batch), ". The newest checkpoint is in ", checkpoints().string());
+  }
+
+  /// Only the place in the data goes on: the same step is tried with the next batch.
+  void skip(double norm, double loss, LoadedBatch batch) {
+    ++progress_.skipped_steps;
+    std::ostringstream text;
+    text << "skipped a batch: the gradient norm of step " << progress_.step + 1 << " is " << norm << ", its loss " << loss
+         << "; nothing was updated (" << progress_.skipped_steps << " of at most " << config_.trainer.skip_nonfinite_steps
+         << "). Its samples:" << samples_of(batch);
+    say(text.str());
+    phase_.built->store.start_step();  // frees the gradients
+    discard_statistics(phase_.built->model);
+    phase_.loader->reuse(std::move(batch));
   }
 
   void evaluate() {
@@ -462,6 +493,7 @@ class Trainer {
             .step = progress_.step,
             .train_seconds = progress_.train_seconds,
             .weight_hash = weight_hash(*phase_.built),
+            .skipped_steps = progress_.skipped_steps,
             .failed_saves = failed_saves_,
             .drops = progress_.drops};
   }

@@ -56,13 +56,14 @@ struct TrainingResult {
   std::int64_t step = 0;
   double train_seconds = 0;       ///< in steps, over all invocations of the run
   std::string weight_hash;        ///< XXH3-128 of all weights and buffers (f32 masters under bf16)
+  std::int64_t skipped_steps = 0; ///< over the run, that changed nothing, as their gradient or loss wasn't finite
   std::int64_t failed_saves = 0;  ///< periodic checkpoints that could not be written
   DropCounts drops;  ///< samples that failed to load, over the run, and what the last phase left out of every epoch
 };
 
 /// Trains what the configuration says, from the newest valid checkpoint of its output_dir if there is one. Errors: whatever
-/// configuration or data make impossible; a step whose gradient norm is not finite, naming step and samples; a last checkpoint
-/// that can't be written. A periodic one that can't be written ends nothing: it is told, counted and tried again a tenth of the
+/// configuration or data make impossible; one step more than trainer.skip_nonfinite_steps whose gradient norm or loss is not
+/// finite, naming step and samples; a last checkpoint that can't be written. A periodic one that can't be written ends nothing: it is told, counted and tried again a tenth of the
 /// interval later.
 TrainingResult train(const RunConfig& config, const TrainerHooks& hooks);
 

@@ -21,6 +21,7 @@ nlohmann::json to_json(const Progress& p) {
           {"phase_step", p.phase_step},
           {"epoch", p.cursor.epoch},
           {"batch", p.cursor.batch},
+          {"skipped_steps", p.skipped_steps},
           {"train_seconds", p.train_seconds},
           {"train_digest", p.train_digest},
           {"tokenizer_digest", p.tokenizer_digest},
@@ -41,6 +42,7 @@ Progress progress_from_json(const nlohmann::json& json) {
             .phase = json.at("phase"),
             .phase_step = json.at("phase_step"),
             .cursor = {json.at("epoch"), json.at("batch")},
+            .skipped_steps = json.value("skipped_steps", std::int64_t{0}),
             .train_seconds = json.at("train_seconds"),
             // What a start counts anew isn't kept; keys that came later are absent in older checkpoints.
             .drops = {.too_short = drops.at("too_short"),

@@ -13,6 +13,7 @@ struct Progress {
   std::int64_t phase = 0;       ///< index of the running phase
   std::int64_t phase_step = 0;  ///< finished steps of it
   DataCursor cursor;            ///< of the next batch
+  std::int64_t skipped_steps = 0;  ///< that changed nothing, as they weren't finite
   double train_seconds = 0;
   DropCounts drops;
   std::string train_digest;  ///< of the training manifest: the same cursor means other samples in another one

@@ -7,12 +7,18 @@ namespace chorus {
 
 double grad_norm(const ParamStore& store, Group& group) {
   std::vector<Tensor> grads;
-  for (const auto& leaf : store.leaves) grads.push_back(leaf->sink.grad);
+  for (const auto& entry : store.trainable)
+    if (entry.param->counted) grads.push_back(entry.param->grad());
   double squares = kernel::sum_of_squares(cpu(store.values.context(), "grad_norm"), grads);
   group.all_reduce(std::span<double>(&squares, 1));
   return std::sqrt(squares);
 }
 
 double clip_factor(double norm, double max_norm) { return max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0; }
+
+StepVerdict judge_step(double norm, double loss, std::int64_t skipped, std::int64_t most_skipped) {
+  if (std::isfinite(norm) && std::isfinite(loss)) return StepVerdict::update;
+  return skipped < most_skipped ? StepVerdict::skip : StepVerdict::stop;
+}
 
 }  // namespace chorus

@@ -41,6 +41,7 @@ struct StepStatistics {
   void add(const Tensor& x, const Tensor& center);
   /// Calls `sum` once if active, whatever rows this rank has seen: all ranks do.
   void commit();
+  void discard() { sums = Tensor(); }  ///< in place of `commit`: of a step that changes nothing
 };
 
 /// Batch normalisation (Ioffe and Szegedy 2015) that never mixes the rows of a batch: `frozen` uses the running statistics;
@@ -80,6 +81,12 @@ template <class M>
 void commit_statistics(M& module) {
   visit_fields(module, "", []<class Leaf>(const std::string&, Leaf& leaf) {
     if constexpr (std::is_same_v<Leaf, StepStatistics>) leaf.commit();
+  });
+}
+template <class M>
+void discard_statistics(M& module) {
+  visit_fields(module, "", []<class Leaf>(const std::string&, Leaf& leaf) {
+    if constexpr (std::is_same_v<Leaf, StepStatistics>) leaf.discard();
   });
 }
 

@@ -71,6 +71,35 @@ TEST(GradNorm, SumsSquaresOverTheGroup) {
   run_ranks(9, {}, [&](Group& nine) { EXPECT_NEAR(grad_norm(store, nine), 3 * alone, 1e-12); });
 }
 
+/// Two ranks of one model: each has half of the first weight, both have all the rest, which the first counts.
+TEST(GradNorm, OwnersCountWhatSeveralRanksHold) {
+  run_ranks(2, {}, [](Group& world) {
+    Context context;
+    Mixed module;
+    const ParamStore store = materialize(module, context, {.dtype = DType::f32, .seed = 1, .freeze = {}});
+    testing::fill_gradients(store, 1);
+    const std::int64_t sharded = module.mlp.gate_up.weight.parts[0].second.global.numel();
+    if (world.rank() == 1)
+      for (const auto& entry : store.trainable)
+        entry.param->counted = entry.param == &module.mlp.gate_up.weight.parts[0].second;
+    const double norm = grad_norm(store, world);
+    EXPECT_EQ(std::llround(norm * norm), store.trainable_count() + sharded);
+    EXPECT_NEAR(norm * norm, static_cast<double>(store.trainable_count() + sharded), 1e-9);
+    if (world.rank() == 1) module.mlp.gate_up.weight.parts[0].second.grad().as<float>()[0] = NAN;
+    EXPECT_TRUE(std::isnan(grad_norm(store, world))) << "rank " << world.rank() << " does not see the other's";
+  });
+}
+
+TEST(JudgeStep, LetsNothingThroughThatIsNotFiniteAndSkipsSoManyOnly) {
+  EXPECT_EQ(judge_step(1, 2, 0, 0), StepVerdict::update);
+  for (const double bad : {double{INFINITY}, -double{INFINITY}, double{NAN}}) {
+    EXPECT_EQ(judge_step(bad, 1, 0, 0), StepVerdict::stop);
+    EXPECT_EQ(judge_step(1, bad, 0, 0), StepVerdict::stop);
+    EXPECT_EQ(judge_step(bad, bad, 2, 3), StepVerdict::skip);
+    EXPECT_EQ(judge_step(bad, 1, 3, 3), StepVerdict::stop);
+  }
+}
+
 TEST(GradNorm, ClippingBringsTheNormDownAndNeverUp) {
   EXPECT_EQ(clip_factor(8, 2), 0.25);
   EXPECT_EQ(clip_factor(1.5, 2), 1);
