@@ -151,7 +151,13 @@ void run(const Options& options) {
               kernel::matmul_description().c_str());
   const double resident = resident_bytes("VmRSS");  // after start-up, before there is a model
   const auto work = make_workload(context, options.model, options.dtype, options.tokens);
-  if (!options.export_file.empty()) write_export(*work, options.export_file);
+  if (!options.export_file.empty()) {
+    work->store.start_step();
+    const Tensor loss = work->loss(Pass{});
+    backward(loss);
+    work->store.finish_step();
+    write_export(*work, loss, options.export_file);
+  }
   if (options.steps > 0) measure(context, *work, options, resident);
 }
 

@@ -13,7 +13,7 @@ std::unique_ptr<Workload> make_workload(Context& context, const std::string& nam
   fail("bench_step", "'", name, "'; salm-small, salm-110m and decoder are there");
 }
 
-std::unique_ptr<Workload> make_decoder(Context& context, DType dtype, std::int64_t tokens) {
+std::unique_ptr<Workload> make_decoder(Context& context, DType dtype, std::int64_t tokens, const Part& part) {
   constexpr std::int64_t sequence = 1024;
   struct State {
     Llm model;
@@ -31,27 +31,34 @@ std::unique_ptr<Workload> make_decoder(Context& context, DType dtype, std::int64
     lengths.push_back(std::min(sequence, tokens - at));
     sample_ids.push_back(at / sequence);
   }
-  state->rows = make_rows(context, lengths, sample_ids);
+  const auto count = std::ssize(lengths), begin = part.rank * count / part.ranks, end = (part.rank + 1) * count / part.ranks;
+  require(begin < end, "decoder", count, " sequences of ", sequence, " tokens for ", part.ranks, " ranks");
+  const auto own = [&](const std::vector<std::int64_t>& all) { return std::vector(all.begin() + begin, all.begin() + end); };
+  const std::int64_t first = begin * sequence, own_tokens = std::min(end * sequence, tokens) - first;
+  state->rows = make_rows(context, own(lengths), own(sample_ids));
   std::vector<std::int32_t> values;
   RandomStream draw(random_key(1, "bench"));
   for (std::int64_t t = 0; t <= tokens; ++t)
     values.push_back(static_cast<std::int32_t>(draw.below(static_cast<std::uint32_t>(config.vocab_size))));
   const std::span<const std::int32_t> all(values);
-  state->ids = Tensor::of(context, {tokens}, all.first(static_cast<std::size_t>(tokens)));
-  state->labels = Tensor::of(context, {tokens}, all.subspan(1));
+  const auto slice = [&](std::int64_t from, std::int64_t n) {
+    return Tensor::of(context, {n}, all.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(n)));
+  };
+  state->ids = slice(first, own_tokens);
+  state->labels = slice(first + 1, own_tokens);
 
   auto work = std::make_unique<Workload>();
   work->name = "decoder", work->letter = "c";
   work->store = materialize(state->model, context, {.dtype = dtype, .seed = 1, .freeze = {}});
-  work->tokens = static_cast<double>(tokens);
-  work->flops = decoder_flops(config, lengths, tokens);
+  work->tokens = static_cast<double>(own_tokens);
+  work->flops = decoder_flops(config, own(lengths), own_tokens);
   work->loss = [state, tokens](const Pass& pass) {
     const auto& model = state->model;
     return model.loss(model(model.embedding(state->ids), state->rows, pass), state->labels,
                       {.scale = 1.0 / static_cast<double>(tokens), .label_smoothing = 0});
   };
-  work->inputs = {{"inputs/ids", state->ids},
-                  {"inputs/labels", state->labels},
+  work->inputs = {{"inputs/ids", slice(0, tokens)},
+                  {"inputs/labels", slice(1, tokens)},
                   {"inputs/lengths", Tensor::of(context, {std::ssize(lengths)}, lengths)}};
   add_sizes(context, "sizes/llm.", config, work->inputs);
   work->inputs.push_back({"sizes/llm.vocab_size", Tensor::full(context, {}, DType::f64, config.vocab_size)});

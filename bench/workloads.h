@@ -16,7 +16,12 @@ struct Workload {
   std::function<Tensor(const Pass&)> loss;             ///< of the batch
   double tokens = 0;                                   ///< what tokens_per_s counts
   double flops = 0;                                    ///< of one step, by the rule of flops.h
-  std::vector<std::pair<std::string, Tensor>> inputs;  ///< batch and sizes, for the peer
+  std::vector<std::pair<std::string, Tensor>> inputs;  ///< batch (of all parts) and sizes, for the peer
+};
+
+/// The whole batch, or the sequences of one of several ranks.
+struct Part {
+  int rank = 0, ranks = 1;
 };
 
 /// "salm-small" (a): the model of configs/demo.toml on ten seconds of noise. "salm-110m" (b): FastConformer of 17 x 512 and a
@@ -24,13 +29,14 @@ struct Workload {
 /// other names. With a bf16 dtype weights have f32 masters, as in the trainer's bf16-mixed.
 std::unique_ptr<Workload> make_workload(Context& context, const std::string& name, DType dtype, std::int64_t tokens);
 
-std::unique_ptr<Workload> make_decoder(Context& context, DType dtype, std::int64_t tokens);
+/// Of a part, the loss is its share of the whole batch's, tokens and flops are its own.
+std::unique_ptr<Workload> make_decoder(Context& context, DType dtype, std::int64_t tokens, const Part& part = {});
 std::unique_ptr<Workload> make_salm_small(Context& context, DType dtype);
 std::unique_ptr<Workload> make_salm_110m(Context& context, DType dtype);
 
-/// One step's loss and gradients without dropout, with weights, batch and sizes, as HDF5: loss; inputs/NAME, sizes/KEY,
-/// weights/PATH and gradients/PATH of every parameter.
-void write_export(Workload& work, const std::string& file);
+/// The loss and the gradients of a step without dropout, which has just been made, with weights, batch and sizes, as HDF5:
+/// loss; inputs/NAME, sizes/KEY, weights/PATH and gradients/PATH of every parameter.
+void write_export(const Workload& work, const Tensor& loss, const std::string& file);
 
 /// Adds the members of a configuration as scalars (texts as bytes) named prefix + key.
 template <class Config>

@@ -20,6 +20,26 @@ from export import Export
 from workloads import Options, make_model
 
 
+def compare_gradients(model, export, loss, limit):
+    """Prints the differences of loss and of `model`'s gradients from the export's; limit: of a path. Returns whether all pass."""
+    ours = {name: export.gradient(name).double() for name in export.names()}
+    mean_square = sum(g.square().sum().item() for g in ours.values()) / sum(g.numel() for g in ours.values())
+    worst = collections.defaultdict(float)
+    for path, parameter, view in model.logical(""):
+        gradient = view(parameter.grad).double().reshape(ours[path].shape)
+        floor = 1e-2 * (mean_square * gradient.numel()) ** 0.5
+        difference = (gradient - ours[path]).norm().item() / max(ours[path].norm().item(), floor)
+        name = re.sub(r"\.\d+\.", ".*.", path)
+        worst[name] = max(worst[name], difference)
+    difference = abs(loss - export.loss) / abs(export.loss)
+    print(f"loss {loss:.6f}, ours {export.loss:.6f}: relative difference {difference:.1e}")
+    for name, value in worst.items():
+        print(f"  {value:.1e} {'' if value <= limit(name) else 'TOO LARGE '}{name}")
+    passed = difference <= limit("") and all(value <= limit(name) for name, value in worst.items())
+    print(f"{'equal' if passed else 'DIFFERENT'} within {limit(''):.0e}: loss and {len(ours)} gradients")
+    return passed
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("export")
@@ -32,23 +52,7 @@ def main():
     model = make_model(export, Options(separate=not arguments.padded, chunked_head=arguments.chunked_head)).eval()
     loss = model()
     loss.backward()
-
-    ours = {name: export.gradient(name).double() for name in export.names()}
-    mean_square = sum(g.square().sum().item() for g in ours.values()) / sum(g.numel() for g in ours.values())
-    worst = collections.defaultdict(float)
-    for path, parameter, view in model.logical(""):
-        gradient = view(parameter.grad).double().reshape(ours[path].shape)
-        floor = 1e-2 * (mean_square * gradient.numel()) ** 0.5
-        difference = (gradient - ours[path]).norm().item() / max(ours[path].norm().item(), floor)
-        name = re.sub(r"\.\d+\.", ".*.", path)
-        worst[name] = max(worst[name], difference)
-    difference = abs(loss.item() - export.loss) / abs(export.loss)
-    print(f"loss {loss.item():.6f}, ours {export.loss:.6f}: relative difference {difference:.1e}")
-    for name, value in worst.items():
-        print(f"  {value:.1e} {'' if value <= limit(name) else 'TOO LARGE '}{name}")
-    passed = difference <= arguments.limit and all(value <= limit(name) for name, value in worst.items())
-    print(f"{'equal' if passed else 'DIFFERENT'} within {arguments.limit:.0e}: loss and {len(ours)} gradients")
-    sys.exit(0 if passed else 1)
+    sys.exit(0 if compare_gradients(model, export, loss.item(), limit) else 1)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
     compare.py step [a|b|c ...] [f32|bf16 ...] [--repeats N] [--steps N] [--warm N] [--no-check]
     compare.py attention [1k|8k|32k ...] [f32|bf16 ...] [--repeats N]
-    compare.py frontend [--repeats N]"""
+    compare.py frontend [--repeats N]
+    compare.py parallel [f32|bf16 ...] [--repeats N] [--steps N] [--warm N] [--no-check]"""
 import argparse
 import pathlib
 import statistics
@@ -88,9 +89,36 @@ def compare_frontend(arguments):
     verdict("frontend", results, ("seconds_per_s", results["ours"][0]["audio_seconds"], "audio s/s"), "peer_seconds_per_s")
 
 
+def compare_parallel(dtype, arguments):
+    """Data-parallel steps of the decoder: two ranks of one thread each of both, and one rank of ours with two threads."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    export = str(FOLDER / "parallel.h5")
+    if not arguments.no_check:
+        ours("bench_parallel", "--steps", "0", "--export", export).run()
+        print(peer("ddp.py", export, "--check", "1e-4").output(), end="", flush=True)
+    steps = ["--dtype", dtype, "--steps", str(arguments.steps or 2), "--warm", str(arguments.warm)]
+    program = peer("ddp.py", export, *steps)
+    results = take_turns({
+        "ours": ours("bench_parallel", "--ranks", "2", "--threads", "1", *steps),
+        "two threads": ours("bench_parallel", "--ranks", "1", "--threads", "2", *steps),
+        "ddp": program,
+        "ddp, head in pieces": program.plus("--chunked-head"),
+        "ddp, large buckets": program.plus("--bucket-mb", "160"),
+        "ddp, static graph": program.plus("--static-graph"),
+    }, arguments.repeats)
+    name = "parallel.ddp" if dtype == "f32" else f"parallel.ddp.{dtype}"
+    threads = results.pop("two threads")
+    verdict(name, results, ("tokens_per_s", results["ours"][0]["tokens"], "tokens/s"), "peer_tokens_per_s")
+    print(f"# {name}: one rank with two threads", *(f"{run['seconds']:.4g}" for run in threads), "s")
+    shares = [run["all_reduce_seconds"] / run["seconds"] for run in results["ours"]]
+    figure(f"{name}.all_reduce_percent", 100 * statistics.median(shares), "%")
+    figure(f"{name}.two_ranks_over_two_threads",
+           statistics.median(one["seconds"] / two["seconds"] for one, two in zip(threads, results["ours"])), "x")
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["step", "attention", "frontend"])
+    parser.add_argument("what", choices=["step", "attention", "frontend", "parallel"])
     parser.add_argument("which", nargs="*", help="workloads and types; all when absent")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--steps", type=int, default=0)
@@ -99,6 +127,12 @@ def main():
     arguments = parser.parse_args()
     if arguments.what == "frontend":
         return compare_frontend(arguments)
+    if arguments.what == "parallel":
+        for dtype in arguments.which or ["f32"]:
+            if dtype not in ("f32", "bf16"):
+                sys.exit(f"compare.py: '{dtype}'; f32 and bf16 are there")
+            compare_parallel(dtype, arguments)
+        return
     known = list(WORKLOADS) if arguments.what == "step" else ["1k", "8k", "32k"]
     unknown = set(arguments.which) - set(known) - {"f32", "bf16"}
     if unknown:

@@ -16,6 +16,8 @@ class Options:
     separate: bool = True  # a call of attention per sequence, not one on a padded batch
     chunked_head: bool = False  # F.linear_cross_entropy in pieces, not all logits at once
     low_residual: bool = True  # under autocast the decoder's residual stream is bf16, as ours is
+    rank: int = 0  # of the ranks that share the batch, each with as many tokens
+    ranks: int = 1
 
 
 class TextModel(nn.Module):
@@ -24,8 +26,12 @@ class TextModel(nn.Module):
     def __init__(self, export, options):
         super().__init__()
         self.decoder, self.options = Decoder(export.part("llm.")), options
-        self.ids, self.labels = export.input("ids").long(), export.input("labels").long()
-        lengths = export.input("lengths").tolist()
+        lengths, ids, labels = export.input("lengths").tolist(), export.input("ids").long(), export.input("labels").long()
+        own = slice(options.rank * len(lengths) // options.ranks, (options.rank + 1) * len(lengths) // options.ranks)
+        first, lengths = sum(lengths[: own.start]), lengths[own]
+        own = slice(first, first + sum(lengths))
+        assert (own.stop - own.start) * options.ranks == len(ids), "the mean over ranks needs as many tokens on each"
+        self.ids, self.labels = ids[own], labels[own]
         self.layout = Layout(lengths)
         positions = torch.cat([torch.arange(n) for n in lengths])
         self.tables = rotary_tables(positions, self.decoder.dim, self.decoder.c["rope_theta"])
