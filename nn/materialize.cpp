@@ -174,7 +174,7 @@ void declare_unbacked(Context& context, const Declared& declared, DType dtype) {
     for (const auto& [path, param] : block.params) give(*param, param->box.size);
     if (block.stacked) give(block.stacked->fused, fused_shape(block));
   }
-  for (const auto& [path, buffer] : declared.buffers) buffer->value = Tensor::unbacked(context, buffer->global, wide(dtype));
+  for (const auto& [path, buffer] : declared.buffers) buffer->value = Tensor::zeros(context, buffer->global, wide(dtype));
 }
 
 ParamStore materialize(Context& context, const Declared& declared, const MaterializeOptions& options) {

@@ -97,7 +97,7 @@ ParamStore materialize(M& module, Context& context, const MaterializeOptions& op
   return detail::materialize(context, detail::declare(module), options);
 }
 
-/// Gives parameters and buffers their shapes and layouts, but no memory: a batch without rows can run, to see what meets what.
+/// Gives parameters their shapes and layouts, but no memory (and buffers zeros): a batch without rows can run, to see what meets what.
 template <class M>
 void declare_unbacked(M& module, Context& context, DType dtype) {
   detail::declare_unbacked(context, detail::declare(module), dtype);

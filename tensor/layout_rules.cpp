@@ -160,6 +160,12 @@ Result rope(const Meeting& m) {
   return m.is(0, shard(1)) && m.given[0]->parts == 3 ? m.given[0] : Result();
 }
 
+/// Of heads that lie here, and their keys and values, which were kept as they came.
+Result cached_attention(const Meeting& m) {
+  if (const Result r = replicated(m)) return r;
+  return m.is(0, shard(1)) && m.given[0]->parts == 1 ? m.given[0] : Result();
+}
+
 /// Along the rows of each channel.
 Result depthwise(const Meeting& m) {
   if (const Result r = replicated(m)) return r;
@@ -201,6 +207,7 @@ const Rules& rules() {
       {"add_row", add_row},
       {"add_scaled", addition},
       {"attention", attention},
+      {"cached_attention", cached_attention},
       {"cast", linear_unary},
       {"concat_cols", concat_cols},
       {"concat_rows", moves_rows},

@@ -89,7 +89,7 @@ EncodedRows Conformer::operator()(const Tensor& frames, const Rows& frame_rows, 
   x = in(pre_dropout(x, rows, pass));
   Tensor encoding;
   if (config.self_attention_model == "rel_pos")
-    encoding = relative_encoding(x.context(), std::max<std::int64_t>(rows.longest(), 1), config.d_model, x.dtype());
+    encoding = relative_encoding(x.context(), rows.longest(), config.d_model, x.dtype());
   for (const auto& layer : layers) x = layer(x, encoding, rows, pass);
   return {out(norm_final ? (*norm_final)(x) : x), rows};
 }

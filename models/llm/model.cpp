@@ -43,7 +43,9 @@ Tensor Llm::operator()(const Tensor& embedded, const Rows& rows, const Pass& pas
 }
 
 Tensor Llm::loss(const Tensor& states, const Tensor& labels, const CrossEntropyOptions& options) const {
-  return loss_core(linear_cross_entropy, loss_in(states), head_weight(), labels, options);
+  CrossEntropyOptions held = options;
+  held.part = rows_held(head ? head->weight : embedding.weight);
+  return loss_core(linear_cross_entropy, loss_in(states), head_weight(), labels, held);
 }
 
 Tensor Llm::logits(const Tensor& states) const { return logits_out(linear(loss_in(states), head_weight())); }
@@ -58,8 +60,8 @@ Tensor Llm::prefill(const Tensor& embedded, const Rows& rows, std::int64_t capac
   Tensor x = in(embedded);
   for (const auto& layer : layers) {
     auto& cached = cache.layers.emplace_back();
-    const auto& heads = layer.attention.options;  // as many as lie here
-    const Shape shape{rows.sequences(), capacity, std::int64_t{heads.kv_heads} * heads.head_dim};
+    const auto heads = layer.attention.heads_held();
+    const Shape shape{rows.sequences(), capacity, std::int64_t{heads.kv_heads} * config.head_size()};
     cached.keys = Tensor::empty(x.context(), shape, x.dtype());
     cached.values = Tensor::empty(x.context(), shape, x.dtype());
     x = add(x, layer.attention.prefill(layer.attention_norm(x), rows, cached));

@@ -80,7 +80,7 @@ EncodedRows Salm::bridge(const Heard& heard, const Pass& pass) const {
   if (!adapter.empty()) {
     Tensor encoding;
     if (config.encoder.self_attention_model == "rel_pos")
-      encoding = relative_encoding(x.context(), std::max<std::int64_t>(rows.longest(), 1), x.cols(), x.dtype());
+      encoding = relative_encoding(x.context(), rows.longest(), x.cols(), x.dtype());
     x = adapter_in(x);
     for (const auto& layer : adapter) x = layer(x, encoding, rows, pass);
     x = adapter_out(x);

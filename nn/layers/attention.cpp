@@ -16,18 +16,31 @@ RotaryAttention::RotaryAttention(std::int64_t features, const Options& options)
       dropout{.p = options.dropout},
       options(options) {}
 
+namespace {
+HeadsHeld heads_in(const StackedLinear& qkv, int head_dim) {
+  const Param &q = qkv.weight.parts[0].second, &k = qkv.weight.parts[1].second;
+  return {.heads = static_cast<int>(q.box.size[0]) / head_dim,
+          .kv_heads = static_cast<int>(k.box.size[0]) / head_dim,
+          .first_head = static_cast<int>(q.box.begin[0]) / head_dim};
+}
+}  // namespace
+
+HeadsHeld RotaryAttention::heads_held() const { return heads_in(qkv, options.head_dim); }
+
 AttentionOptions RotaryAttention::core_options() const {
-  return {.heads = options.heads,
-          .kv_heads = options.kv_heads,
+  const HeadsHeld held = heads_held();
+  return {.heads = held.heads,
+          .kv_heads = held.kv_heads,
           .head_dim = options.head_dim,
           .causal = options.causal,
           .dropout = 0,
           .key = {},
-          .first_head = options.first_head};
+          .first_head = held.first_head};
 }
 
 Tensor RotaryAttention::rotated(const Tensor& x, const Rows& rows) const {
-  return rope(qkv(x), rows, options.heads + options.kv_heads, options.head_dim, options.rope_base);
+  const HeadsHeld held = heads_held();
+  return rope(qkv(x), rows, held.heads + held.kv_heads, options.head_dim, options.rope_base);
 }
 
 Tensor RotaryAttention::operator()(const Tensor& x, const Rows& rows, const Pass& pass) const {
@@ -55,7 +68,7 @@ void store_row(const Tensor& qkv, std::int64_t row, std::int64_t q_features, Key
 
 Tensor RotaryAttention::prefill(const Tensor& x, const Rows& rows, KeyValueCache& cache) const {
   const Tensor packed = rotated(x, rows);
-  const std::int64_t q_features = std::int64_t{options.heads} * options.head_dim;
+  const std::int64_t q_features = std::int64_t{heads_held().heads} * options.head_dim;
   for (std::int64_t b = 0; b < rows.sequences(); ++b)
     for (std::int64_t i = 0; i < rows.length(b); ++i) store_row(packed, rows.begin(b) + i, q_features, cache, b, i);
   return out(core(attention, packed, rows, core_options()));
@@ -63,8 +76,13 @@ Tensor RotaryAttention::prefill(const Tensor& x, const Rows& rows, KeyValueCache
 
 Tensor RotaryAttention::decode(const Tensor& x, const Rows& rows, KeyValueCache& cache, const Tensor& lengths) const {
   const Tensor packed = rotated(x, rows);
-  const std::int64_t q_features = std::int64_t{options.heads} * options.head_dim, batch = x.size(0);
+  const std::int64_t q_features = std::int64_t{heads_held().heads} * options.head_dim, batch = packed.size(0);
   Tensor q = Tensor::empty(x.context(), {batch, q_features}, x.dtype());
+  if (packed.layout()) {  // as q lies in qkv
+    Layout layout = *packed.layout();
+    for (auto& axis : layout) axis.parts = 1;
+    q.set_layout(std::make_shared<const Layout>(std::move(layout)));
+  }
   std::vector<std::int32_t> seen;
   for (std::int64_t b = 0; b < batch; ++b) {
     store_row(packed, b, q_features, cache, b, lengths.as<std::int32_t>()[b]);
@@ -89,13 +107,14 @@ RelativeAttention::RelativeAttention(std::int64_t features, const Options& given
 }
 
 Tensor RelativeAttention::operator()(const Tensor& x, const Tensor& encoding, const Rows& rows, const Pass& pass) const {
-  AttentionOptions attention_options{.heads = options.heads,
-                                     .kv_heads = options.heads,
+  const HeadsHeld held = heads_in(qkv, options.head_dim);
+  AttentionOptions attention_options{.heads = held.heads,
+                                     .kv_heads = held.kv_heads,
                                      .head_dim = options.head_dim,
                                      .causal = false,
                                      .dropout = 0,
                                      .key = {},
-                                     .first_head = options.first_head};
+                                     .first_head = held.first_head};
   if (dropout.active(pass)) {
     attention_options.dropout = dropout.p;
     attention_options.key = dropout.key(pass);

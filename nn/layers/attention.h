@@ -10,14 +10,17 @@ struct KeyValueCache {
   Tensor keys, values;  ///< [B, capacity, kv_heads * head_dim]
 };
 
-/// Grouped-query self-attention (Ainslie et al. 2023) with rotary positions, without its norm. Every pass reads `options`: a
-/// plan that leaves only some heads in qkv and out says there how many, and how many lie before them (`first_head`).
+/// Which heads this rank holds.
+struct HeadsHeld {
+  int heads = 0, kv_heads = 0, first_head = 0;
+};
+
+/// Grouped-query self-attention (Ainslie et al. 2023) with rotary positions, without its norm.
 struct RotaryAttention {
   struct Options {
     int heads = 8, kv_heads = 8, head_dim = 64;
     bool causal = true, bias = false;
     double rope_base = 10000, dropout = 0;
-    int first_head = 0;
   };
   RotaryAttention() = default;
   RotaryAttention(std::int64_t features, const Options& options);
@@ -27,6 +30,7 @@ struct RotaryAttention {
   Slot<Tensor(Tensor, const Rows&, const AttentionOptions&)> core;  ///< attention of qkv after rope
   Options options;
 
+  HeadsHeld heads_held() const;
   Tensor operator()(const Tensor& x, const Rows& rows, const Pass& pass) const;
   /// As above, in evaluation mode, and keeps keys and values of every sequence in its slot of the cache.
   Tensor prefill(const Tensor& x, const Rows& rows, KeyValueCache& cache) const;
@@ -46,14 +50,13 @@ struct RotaryAttention {
 };
 
 /// Self-attention with relative positions as in Transformer-XL (Dai et al. 2019) and FastConformer: bidirectional, biases
-/// u and v of its own, the sinusoids projected without bias. A plan that leaves only some heads says so in `options`.
+/// u and v of its own, the sinusoids projected without bias.
 struct RelativeAttention {
   struct Options {
     int heads = 8;
     int head_dim = 0;  ///< 0: features / heads
     bool bias = true;
     double dropout = 0;
-    int first_head = 0;
   };
   RelativeAttention() = default;
   RelativeAttention(std::int64_t features, const Options& options);

@@ -37,6 +37,10 @@ StackedLinear::StackedLinear(std::int64_t in_features, const std::vector<std::pa
 
 Tensor StackedLinear::operator()(const Tensor& x) const { return linear(in(x), weight.fused.value, bias.fused.value); }
 
-Tensor Embedding::operator()(const Tensor& ids) const { return out(embedding(weight.value, ids, part)); }
+TablePart rows_held(const Param& table) {
+  return table.box.size == table.global ? TablePart{} : TablePart{table.box.begin[0], table.global[0]};
+}
+
+Tensor Embedding::operator()(const Tensor& ids) const { return out(embedding(weight.value, ids, rows_held(weight))); }
 
 }  // namespace chorus

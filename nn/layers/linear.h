@@ -42,12 +42,14 @@ struct StackedLinear {
   }
 };
 
-/// Rows of a table. Ids i32 [T] -> [T, n].
+/// Which rows of a table this rank holds.
+TablePart rows_held(const Param& table);
+
+/// Rows of a table. Ids i32 [T] -> [T, n]. Rows that lie on other ranks give zeros.
 struct Embedding {
   Embedding() = default;
   Embedding(std::int64_t rows, std::int64_t features, Init init) : weight({rows, features}, init) {}
   Param weight;
-  TablePart part;  ///< a plan that leaves only some rows in weight says which; the others then give zeros
   Port out;
   Tensor operator()(const Tensor& ids) const;
   template <class V>

@@ -129,6 +129,7 @@ std::vector<int> Group::world_ranks(const std::vector<int>& members) const {
 }
 
 Pending Group::begin(Call call) {
+  call.group = this;
   const auto peer = static_cast<std::size_t>(call.peer);
   call.sequence = call.op == Op::send ? ++sent_[peer] : call.op == Op::receive ? ++received_[peer] : ++collectives_;
   call.ticket =

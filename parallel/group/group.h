@@ -46,6 +46,8 @@ struct Elements {
 /// floating types and integers of 32 and 64 bits; integer sums wrap around. A NaN wins every maximum and minimum.
 enum class Reduce : std::uint8_t { sum, max, min };
 
+class Group;
+
 /// One call as its group sees it. The spans and what they point to live while it is being started.
 struct Call {
   Op op = Op::barrier;
@@ -53,6 +55,7 @@ struct Call {
   ConstElements in = {};
   Elements out = {};
   std::span<const std::int64_t> send = {}, receive = {};  ///< elements for or from each rank; empty where all have the same
+  const Group* group = nullptr;                           ///< whose call it is
   int peer = -1;                                          ///< root, or the other rank
   std::uint64_t sequence = 0;  ///< of this group's collectives, or of the messages to or from `peer`, from 1
   std::uint64_t ticket = 0;    ///< in the flight recorder

@@ -1,4 +1,5 @@
 #include <chorus/tensor/kernels/attention.h>
+#include <chorus/tensor/layout_rules.h>
 #include <chorus/tensor/ops/attention.h>
 
 #include <cmath>
@@ -54,8 +55,9 @@ Tensor relative_attention(const Tensor& qkv, const Tensor& u, const Tensor& v, c
   require(options.kv_heads == options.heads && !options.causal, op, options.heads, " heads, ", options.kv_heads,
           " key/value heads, causal ", options.causal, "; it is bidirectional, with as many key/value heads as heads");
   require(u.numel() == features && v.numel() == features, op, "u is ", u, ", v is ", v, "; both need ", features, " elements");
-  require(p.rank() == 2 && p.size(1) == features && p.size(0) % 2 == 1 && (p.size(0) + 1) / 2 >= rows.longest(), op, "p is ", p,
-          " for sequences of up to ", rows.longest(), " rows; it needs 2 * reach - 1 rows of ", features);
+  const bool reaches = p.size(0) % 2 == 1 ? (p.size(0) + 1) / 2 >= rows.longest() : p.size(0) == 0 && rows.longest() == 0;
+  require(p.rank() == 2 && p.size(1) == features && reaches, op, "p is ", p, " for sequences of up to ", rows.longest(),
+          " rows; it needs 2 * reach - 1 rows of ", features);
   require(u.dtype() == qkv.dtype() && v.dtype() == qkv.dtype() && p.dtype() == qkv.dtype(), op, "qkv is ", qkv, ", u ", u,
           ", v ", v, ", p ", p, "; all need one type");
   Context& context = qkv.context();
@@ -104,6 +106,7 @@ Tensor cached_attention(const Tensor& q, const Tensor& keys, const Tensor& value
                   2 * cached * o.kv_heads * o.head_dim * static_cast<double>(size_of(q.dtype())));
   Tensor y = Tensor::empty(context, q.shape(), q.dtype());
   kernel::cached_attention(cpu(context, op), q, keys, values, lengths, o, y);
+  y.set_layout(result_layout(op, {q}, y));
   return y;
 }
 

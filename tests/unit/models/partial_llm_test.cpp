@@ -43,7 +43,11 @@ TEST(PartialLlm, CachesHoldTheHeadsThatAreHere) {
     cut.rows_view(2 * head_size, 3 * head_size).copy_from(weight.rows_view(k, k + head_size));
     cut.rows_view(3 * head_size, 4 * head_size).copy_from(weight.rows_view(v, v + head_size));
     weight = cut;
-    attention.options.heads = kept_heads, attention.options.kv_heads = 1, attention.options.first_head = kept_heads;
+    for (const auto& [part, begin, size] :
+         {std::tuple{0, first, kept_heads * head_size}, {1, head_size, head_size}, {2, head_size, head_size}}) {
+      Box& box = attention.qkv.weight.parts[static_cast<std::size_t>(part)].second.box;
+      box.begin[0] = begin, box.size[0] = size;
+    }
   }
   const auto decoded = [&](const Llm& model, std::int64_t cached_features) {
     const Rows rows = make_rows(context, std::vector<std::int64_t>{3, 2}, std::vector<std::int64_t>{0, 1});

@@ -47,8 +47,11 @@ void keep_heads(M& layer, Heads heads, int all, int shared, int dim) {
   layer.qkv.bias.fused.value = rows_of_ranges(layer.qkv.bias.fused.value, ranges);
   layer.out.weight.value = columns_from(layer.out.weight.value, first * shared, count * shared);
   if (heads.first > 0) layer.out.bias.value = Tensor::zeros(layer.out.bias.value.context(), {model_features}, DType::f64);
-  layer.options.heads = heads.count * shared;
-  layer.options.first_head = heads.first * shared;
+  const auto holds = [](Param& param, std::int64_t begin, std::int64_t size) {
+    param.box.begin[0] = begin, param.box.size[0] = size;
+  };
+  holds(layer.qkv.weight.parts[0].second, first * shared, count * shared);
+  for (const std::size_t i : {1, 2}) holds(layer.qkv.weight.parts[i].second, first, count);
 }
 
 Tensor normal(Context& context, const Shape& shape, const char* path) {
@@ -70,7 +73,6 @@ TEST(PartialHeads, RotaryPartsAddUpToTheWholeInEveryPass) {
   std::vector<RotaryAttention> parts;
   for (const Heads heads : {Heads{0, 1}, Heads{1, 2}}) {
     keep_heads(parts.emplace_back(make()), heads, 3, 2, 4);
-    parts.back().options.kv_heads = heads.count;
   }
   const Rows rows = make_rows(context, std::vector<std::int64_t>{7, 5}, std::vector<std::int64_t>{3, 4});
   const Tensor x = normal(context, {12, model_features}, "x");
@@ -83,7 +85,7 @@ TEST(PartialHeads, RotaryPartsAddUpToTheWholeInEveryPass) {
   const std::vector<std::int32_t> seen{7, 5};
   one.positions.copy_from_host(seen.data());
   const auto decoded = [&](const RotaryAttention& layer) {
-    const Shape shape{2, 9, std::int64_t{layer.options.kv_heads} * 4};
+    const Shape shape{2, 9, std::int64_t{layer.heads_held().kv_heads} * 4};
     KeyValueCache cache{Tensor::empty(context, shape, DType::f64), Tensor::empty(context, shape, DType::f64)};
     auto values = layer.prefill(x, rows, cache).to_doubles();
     const auto more = layer.decode(next, one, cache, Tensor::of(context, {2}, seen)).to_doubles();

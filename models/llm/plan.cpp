@@ -1,0 +1,45 @@
+#include <chorus/models/llm/plan.h>
+#include <chorus/parallel/vocabulary.h>
+
+namespace chorus {
+
+Plan llm_plan(const LlmConfig& config, const Mesh& mesh, bool sequence_parallel) {
+  using namespace placement;
+  const Axis& tp = mesh.axis("tp");
+  const Placement rows = sequence_parallel ? shard(0) : same;  // of activations between the products
+  const Placement vector = sequence_parallel ? copy : same;    // of parameters that meet them
+  const int heads = config.num_attention_heads, kv_heads = config.num_key_value_heads;
+  const std::int64_t head = config.head_size();
+  require(heads % tp.size == 0, "plan", "num_attention_heads ", heads, " don't divide over tp_size ", tp.size);
+  require(kv_heads % tp.size == 0 || tp.size % kv_heads == 0, "plan", "num_key_value_heads ", kv_heads,
+          " don't divide over tp_size ", tp.size, ", nor the other way round");
+
+  Plan plan;
+  std::vector<ParamPlacement> kv{{"tp", shard(0), head}};
+  if (kv_heads % tp.size != 0) {  // each is repeated on tp / kv_heads neighbours, which share its query heads
+    plan.factors.push_back({"tp", kv_heads, "tp.kv", "tp.rep"});
+    kv = {{"tp.kv", shard(0), head}, {"tp.rep", copy}};
+  }
+  plan.params = {
+      {"embedding.weight|head.weight", {{"tp", shard(0)}}},
+      {"norm.weight|layers.*.attention_norm.weight|layers.*.mlp_norm.weight", {{"tp", vector}}},
+      {"layers.*.attention.q.weight", {{"tp", shard(0), head}}},
+      {"layers.*.attention.k.weight|layers.*.attention.v.weight", kv},
+      {"layers.*.attention.out.weight", {{"tp", shard(1), head}}},
+      {"layers.*.mlp.gate.weight|layers.*.mlp.up.weight", {{"tp", shard(0)}}},
+      {"layers.*.mlp.down.weight", {{"tp", shard(1)}}},
+  };
+  plan.ports = {
+      {"embedding.out", "tp", same},
+      {"in", "tp", rows},
+      {"layers.*.attention.in|layers.*.mlp.in", "tp", copy},
+      {"layers.*.attention.out.out|layers.*.mlp.down.out", "tp", rows},
+      {"out", "tp", same},
+      {"loss_in", "tp", copy},
+      {"logits_out", "tp", same},
+  };
+  if (tp.size > 1) plan.slot("loss_core", vocabulary_parallel_loss(tp));
+  return plan;
+}
+
+}  // namespace chorus

@@ -1,0 +1,13 @@
+#pragma once
+#include <chorus/models/salm/model.h>
+#include <chorus/parallel/plan.h>
+
+namespace chorus {
+
+/// Encoder and decoder by their own plans; what is between them and the CTC head lies whole on every tensor-parallel rank.
+Plan salm_plan(const SalmConfig& config, const Mesh& mesh, bool sequence_parallel);
+
+/// Checks, without memory for parameters, that nothing meets in the model that must not (`check_layouts`). After `apply`.
+void check_salm_layouts(Salm& model, Context& context, DType dtype);
+
+}  // namespace chorus

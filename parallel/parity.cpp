@@ -1,0 +1,228 @@
+#include <chorus/parallel/grad_norm.h>
+#include <chorus/parallel/group/solo.h>
+#include <chorus/parallel/group/threads.h>
+#include <chorus/parallel/parity.h>
+#include <chorus/parallel/redistribute.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <sstream>
+
+namespace chorus {
+namespace {
+
+/// Bytes that each call would make a rank send by a ring.
+class Traffic {
+ public:
+  explicit Traffic(int ranks) : ranks_(ranks) {}
+  void add(const Call& call) {
+    const double n = call.group->size(), bytes = static_cast<double>(size_of(call.dtype()));
+    double sent = 0;
+    switch (call.op) {
+      case Op::all_reduce: sent = 2 * (n - 1) / n * static_cast<double>(call.out.count); break;
+      case Op::all_gather: sent = (n - 1) / n * static_cast<double>(call.out.count); break;
+      case Op::reduce_scatter: sent = (n - 1) / n * static_cast<double>(call.in.count); break;
+      case Op::all_to_all: sent = (n - 1) / n * static_cast<double>(call.in.count); break;
+      case Op::broadcast: sent = (n - 1) / n * static_cast<double>(call.out.count); break;
+      case Op::send: sent = static_cast<double>(call.in.count); break;
+      default: return;
+    }
+    const std::lock_guard lock(mutex_);
+    bytes_[call.group->name() + ' ' + std::string(chorus::name(call.op))] += sent * bytes / ranks_;
+  }
+  std::map<std::string, double> take() { return std::move(bytes_); }
+
+ private:
+  int ranks_;
+  std::mutex mutex_;
+  std::map<std::string, double> bytes_;
+};
+
+/// The loss in full: over the ranks along whose axes it lies as a sum, and over data-parallel ones.
+double whole_loss(Tensor loss, const Mesh& mesh) {
+  double value = 0;
+  if (loss) {
+    if (loss.layout())
+      for (const auto& at : *loss.layout())
+        if (at.placement == placement::sum) loss = moved(loss.detach(), mesh.axis(at.axis), at.placement, placement::same);
+    value = loss.item();
+  }
+  return value;
+}
+
+/// What seeds backward must lie as `same` or `sum`; a `copy` costs nothing to turn into `same`.
+Tensor as_term(Tensor loss, const Mesh& mesh) {
+  if (!loss || !loss.layout()) return loss;
+  const Layout layout = *loss.layout();
+  for (const auto& at : layout)
+    if (at.placement == placement::copy) loss = redistribute(std::move(loss), mesh.axis(at.axis), placement::same);
+  return loss;
+}
+
+void all_ones(const ParamStore& store, Context& context) {
+  for (const auto& leaf : store.leaves) {
+    leaf->sink.in(context, leaf->shape).fill(1);
+    leaf->sink.written = true;
+  }
+}
+
+/// One rank's part in a run; what it returns is the same on all ranks.
+ParityRun run_rank(const detail::AnyParity& parity, const ParityOptions& options, const MeshSizes& sizes, Group& world,
+                   Traffic* traffic, const std::function<void(bool)>& count_traffic) {
+  Mesh mesh(world, mesh_shape(sizes, world.size()));
+  if (options.split_sums) mesh.split_sums(options.seed);
+  Context context;
+  const detail::AnyModel model = parity.make();
+  if (parity.plan) {
+    model.apply(parity.plan(mesh), mesh);
+    model.check(context, options.dtype, [&] { model.loss(context, {}, {.training = true}); });
+  }
+  ParamStore store = model.materialize(context, {.dtype = options.dtype, .seed = options.seed, .freeze = parity.freeze});
+  DataParallel data_parallel(store, *mesh.axis("dp_cp").group, options.ddp, grad_sums(store, mesh));
+  Optimizer optimizer(options.optimizer, store);
+  const Axis& dp = mesh.axis("dp");
+
+  ParityRun run;
+  run.parameters = store.trainable_count();
+  const auto whole = [&](const Tensor& part, const Param& param) { return merged(part.clone(), param, mesh).to_doubles(); };
+  const auto keep = [&](std::map<std::string, std::vector<double>>& in, const auto& entries, const auto& tensor_of) {
+    for (const auto& entry : entries) in[entry.path] = whole(tensor_of(entry), *entry.param);
+  };
+  const auto values = [&](std::map<std::string, std::vector<double>>& in) {
+    keep(in, store.trainable, [&](const auto& e) { return store.masters.flat_view(e.first, e.param->box.size); });
+    keep(in, store.frozen, [&](const auto& e) { return store.frozen_values.flat_view(e.first, e.param->box.size); });
+  };
+  values(run.initial);
+
+  for (int step = 0; step < options.steps; ++step) {
+    const Pass pass{.training = true, .seed = options.seed, .step = static_cast<std::uint64_t>(step)};
+    if (traffic) count_traffic(true);
+    data_parallel.start_step();
+    double loss = 0;
+    for (int micro = 0; micro < options.accumulation; ++micro) {
+      std::vector<int> samples;
+      if (options.deal) {
+        samples = options.deal(dp.rank, micro);
+      } else {
+        for (int i = dp.rank + micro * dp.size; i < parity.samples; i += dp.size * options.accumulation) samples.push_back(i);
+      }
+      const Tensor term = as_term(model.loss(context, samples, pass), mesh);
+      loss += whole_loss(term, mesh);
+      data_parallel.backward(term, micro + 1 == options.accumulation);
+    }
+    data_parallel.finish_step();
+    if (traffic) count_traffic(false);
+    dp.group->all_reduce(std::span<double>(&loss, 1));
+    run.losses.push_back(loss);
+    run.norms.push_back(grad_norm(store, *mesh.axis("model").group));
+    if (step == 0) keep(run.gradients, store.trainable, [](const auto& e) { return e.param->grad(); });
+    optimizer.step(store, options.learning_rate, clip_factor(run.norms.back(), options.gradient_clip));
+    model.commit_statistics();
+  }
+  values(run.weights);
+  data_parallel.start_step();
+  all_ones(store, context);
+  const double norm = grad_norm(store, *mesh.axis("model").group);
+  run.norm_of_ones = norm * norm;
+  return run;
+}
+
+/// What makes the runs of two ranks differ in a single bit, or nothing.
+std::string differing(const ParityRun& a, const ParityRun& b) {
+  const auto equal = [](const std::vector<double>& x, const std::vector<double>& y) {
+    return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(double)) == 0);
+  };
+  if (!equal(a.losses, b.losses)) return "losses";
+  if (!equal(a.norms, b.norms)) return "norms";
+  for (const auto& [what, x, y] : {std::tuple{"initial value of ", &a.initial, &b.initial},
+                                   {"gradient of ", &a.gradients, &b.gradients},
+                                   {"weight ", &a.weights, &b.weights}})
+    for (const auto& [path, values] : *x)
+      if (!equal(values, y->at(path))) return what + path;
+  return "";
+}
+
+void consider(ParityReport::Worst& worst, const std::string& name, const std::vector<double>& expected,
+              const std::vector<double>& got, double least_scale) {
+  double scale = least_scale;
+  for (const double v : expected) scale = std::max(scale, std::abs(v));
+  const std::size_t n = std::min(expected.size(), got.size());
+  for (std::size_t i = 0; i < std::max(expected.size(), got.size()); ++i) {
+    const double difference = i < n ? std::abs(expected[i] - got[i]) / scale : INFINITY;
+    if (!(difference > worst.difference) && !std::isnan(difference)) continue;
+    std::ostringstream text;
+    text.precision(17);
+    text << name << '[' << i << ']';
+    if (i < n) text << ": serial " << expected[i] << ", parallel " << got[i];
+    worst = {std::isnan(difference) ? INFINITY : difference, text.str()};
+  }
+}
+
+void consider_all(ParityReport::Worst& worst, const std::map<std::string, std::vector<double>>& expected,
+                  const std::map<std::string, std::vector<double>>& got) {
+  double largest = 0;
+  for (const auto& [path, values] : expected)
+    for (const double v : values) largest = std::max(largest, std::abs(v));
+  for (const auto& [path, values] : expected) {
+    const auto other = got.find(path);
+    consider(worst, path, values, other == got.end() ? std::vector<double>{} : other->second, 1e-6 * largest + 1e-300);
+  }
+}
+
+}  // namespace
+
+ParityRun detail::parity_run(const AnyParity& parity, const ParityOptions& options, const MeshSizes& sizes, int ranks) {
+  if (ranks == 1) {
+    SoloGroup world;
+    return run_rank(parity, options, sizes, world, nullptr, {});
+  }
+  mesh_shape(sizes, ranks);  // refused before any thread is there
+  std::vector<ParityRun> runs(static_cast<std::size_t>(ranks));
+  Traffic traffic(ranks);
+  std::vector<char> counting(static_cast<std::size_t>(ranks), 0);
+  ThreadOptions threads;
+  threads.time_limit = 60;
+  threads.observe = [&](const Call& call, int rank) {
+    if (counting[static_cast<std::size_t>(rank)]) traffic.add(call);
+  };
+  run_ranks(ranks, threads, [&](Group& world) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    runs[rank] = run_rank(parity, options, sizes, world, &traffic, [&](bool on) { counting[rank] = on; });
+  });
+  for (std::size_t r = 1; r < runs.size(); ++r) {
+    const std::string what = differing(runs[0], runs[r]);
+    require(what.empty(), "parity", what, " differs between ranks 0 and ", r);
+  }
+  runs[0].bytes_sent = traffic.take();
+  for (auto& [name, bytes] : runs[0].bytes_sent) bytes /= options.steps;
+  return std::move(runs[0]);
+}
+
+double ParityReport::worst() const {
+  return std::max({loss.difference, gradient.difference, norm.difference, weight.difference});
+}
+
+std::string ParityReport::text() const {
+  std::ostringstream out;
+  for (const auto& [name, worst] : {std::pair{"loss", &loss}, {"gradient", &gradient}, {"norm", &norm}, {"weight", &weight}})
+    out << name << ": off by " << worst->difference << (worst->where.empty() ? "" : " at " + worst->where) << '\n';
+  if (!same_start) out << "initial weights differ\n";
+  if (!counts_once) out << "the norm doesn't count every parameter once\n";
+  return out.str();
+}
+
+ParityReport compare(const ParityRun& serial, const ParityRun& parallel) {
+  ParityReport report;
+  consider(report.loss, "step", serial.losses, parallel.losses, 1e-300);
+  consider(report.norm, "step", serial.norms, parallel.norms, 1e-300);
+  consider_all(report.gradient, serial.gradients, parallel.gradients);
+  consider_all(report.weight, serial.weights, parallel.weights);
+  report.same_start = serial.initial == parallel.initial;
+  const auto ones = static_cast<double>(parallel.parameters);
+  report.counts_once = parallel.parameters == serial.parameters && std::abs(parallel.norm_of_ones - ones) < 1e-9 * ones;
+  return report;
+}
+
+}  // namespace chorus

@@ -1,0 +1,227 @@
+#include <chorus/core/rng.h>
+#include <chorus/parallel/redistribute.h>
+#include <chorus/tensor/kernels/pointwise.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace chorus {
+namespace {
+
+using placement::copy;
+using placement::dual;
+using placement::same;
+using placement::sum;
+
+bool replicated(Placement p) { return p == same || p == copy; }
+bool sharded(Placement p) { return p.kind == Placement::shard_kind; }
+
+/// A tensor seen as [outer, n, inner] around one dim.
+struct Around {
+  Around(const Shape& shape, int dim) {
+    for (int d = 0; d < dim; ++d) outer *= shape[d];
+    for (int d = dim + 1; d < shape.rank(); ++d) inner *= shape[d];
+  }
+  std::int64_t outer = 1, inner = 1;
+};
+
+Shape with(Shape shape, int dim, std::int64_t n) {
+  shape[dim] = n;
+  return shape;
+}
+
+/// Copies columns [from, from + n) of `x`, seen as [outer, x_n, inner], to those from `to` on of y.
+void copy_range(const char* x, std::int64_t x_n, std::int64_t from, char* y, std::int64_t y_n, std::int64_t to, std::int64_t n,
+                const Around& around, std::size_t element) {
+  const auto size = [&](std::int64_t elements) { return static_cast<std::size_t>(elements * around.inner) * element; };
+  if (n == 0) return;
+  for (std::int64_t o = 0; o < around.outer; ++o) std::memcpy(y + size(o * y_n + to), x + size(o * x_n + from), size(n));
+}
+
+char* bytes_of(const Tensor& t) { return static_cast<char*>(t.data()); }
+
+/// What each rank of the axis owns of `whole`.
+std::vector<Range> ranges(std::int64_t whole, const Axis& axis) {
+  std::vector<Range> out;
+  for (int r = 0; r < axis.size; ++r) out.push_back(shard_range(whole, r, axis.size));
+  return out;
+}
+
+std::vector<std::int64_t> counts(const std::vector<Range>& parts, std::int64_t per_item) {
+  std::vector<std::int64_t> out;
+  for (const auto& part : parts) out.push_back(part.count() * per_item);
+  return out;
+}
+
+/// The parts of dim `dim` one after another, each contiguous: what collectives send.
+Tensor packed(const Tensor& x, int dim, const std::vector<Range>& parts) {
+  const Around around(x.shape(), dim);
+  if (around.outer == 1) return x;
+  Tensor y = Tensor::empty(x.context(), x.shape(), x.dtype(), Category::workspace);
+  const std::size_t element = size_of(x.dtype());
+  for (const auto& part : parts)
+    copy_range(bytes_of(x), x.size(dim), part.begin,
+               bytes_of(y) + static_cast<std::size_t>(part.begin * around.outer * around.inner) * element, part.count(), 0,
+               part.count(), around, element);
+  return y;
+}
+
+/// The other way.
+Tensor unpacked(const Tensor& x, int dim, const std::vector<Range>& parts) {
+  const Around around(x.shape(), dim);
+  if (around.outer == 1) return x;
+  Tensor y = Tensor::empty(x.context(), x.shape(), x.dtype());
+  const std::size_t element = size_of(x.dtype());
+  for (const auto& part : parts)
+    copy_range(bytes_of(x) + static_cast<std::size_t>(part.begin * around.outer * around.inner) * element, part.count(), 0,
+               bytes_of(y), y.size(dim), part.begin, part.count(), around, element);
+  return y;
+}
+
+Tensor slice(const Tensor& x, int dim, Range part) {
+  Tensor y = Tensor::empty(x.context(), with(x.shape(), dim, part.count()), x.dtype());
+  copy_range(bytes_of(x), x.size(dim), part.begin, bytes_of(y), part.count(), 0, part.count(), Around(x.shape(), dim),
+             size_of(x.dtype()));
+  return y;
+}
+
+/// A value that all hold becomes a sum: the first rank keeps it, or, to find whoever must not meet a sum, each holds something.
+Tensor as_sum(const Tensor& x, const Axis& axis) {
+  if (!axis.split_sums || axis.size == 1) {
+    if (axis.rank == 0) return x;
+    return Tensor::zeros(x.context(), x.shape(), x.dtype());
+  }
+  std::vector<double> values = x.to_doubles(), noise(values.size());
+  if (axis.rank > 0) std::fill(values.begin(), values.end(), 0.0);
+  for (int r = 1; r < axis.size; ++r) {  // what rank r adds, rank 0 takes away
+    if (axis.rank != 0 && axis.rank != r) continue;
+    fill_uniform(random_key(axis.split_seed, axis.name + std::to_string(r)), 0, std::span<double>(noise), -1.0, 1.0);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] += axis.rank == 0 ? -noise[i] : noise[i];
+  }
+  Tensor wide = Tensor::of(x.context(), x.shape(), values);
+  Tensor y = Tensor::empty(x.context(), x.shape(), x.dtype());
+  kernel::accumulate(Cpu{}, wide, false, y);
+  return y;
+}
+
+/// Its own part of a sharded dim among zeros.
+Tensor among_zeros(const Tensor& x, int dim, std::int64_t whole, Range part) {
+  Tensor y = Tensor::zeros(x.context(), with(x.shape(), dim, whole), x.dtype());
+  copy_range(bytes_of(x), part.count(), 0, bytes_of(y), whole, part.begin, part.count(), Around(x.shape(), dim),
+             size_of(x.dtype()));
+  return y;
+}
+
+Tensor summed(Tensor x, const Axis& axis) {
+  Tensor y = x.unshared() ? std::move(x) : x.clone();
+  axis.group->all_reduce(y);
+  return y;
+}
+
+Tensor summed_part(const Tensor& x, const Axis& axis, int dim) {
+  const auto parts = ranges(x.size(dim), axis);
+  const Around around(x.shape(), dim);
+  const Tensor in = packed(x, dim, parts);
+  Tensor y = Tensor::empty(x.context(), with(x.shape(), dim, parts[static_cast<std::size_t>(axis.rank)].count()), x.dtype());
+  axis.group->reduce_scatter(in, y, counts(parts, around.outer * around.inner));
+  return y;
+}
+
+Tensor gathered(const Tensor& x, const Axis& axis, int dim, std::int64_t whole) {
+  const auto parts = ranges(whole, axis);
+  const Around around(x.shape(), dim);
+  Tensor y = Tensor::empty(x.context(), with(x.shape(), dim, whole), x.dtype());
+  axis.group->all_gather(x, y, counts(parts, around.outer * around.inner));
+  return unpacked(y, dim, parts);
+}
+
+/// Every rank cuts its part of dim `from` along dim `to` and joins what it receives along `from`.
+Tensor exchanged(const Tensor& x, const Axis& axis, int from, int to, std::int64_t whole) {
+  const auto received_parts = ranges(whole, axis), sent_parts = ranges(x.size(to), axis);
+  const Range mine = sent_parts[static_cast<std::size_t>(axis.rank)];
+  const Shape result = with(with(x.shape(), to, mine.count()), from, whole);
+  const std::int64_t other = x.numel() == 0 && (x.size(from) == 0 || x.size(to) == 0)
+                                 ? with(with(x.shape(), from, 1), to, 1).numel()
+                                 : x.numel() / (x.size(from) * x.size(to));
+  const Tensor in = packed(x, to, sent_parts);
+  Tensor y = Tensor::empty(x.context(), result, x.dtype());
+  axis.group->all_to_all(in, counts(sent_parts, x.size(from) * other), y, counts(received_parts, mine.count() * other));
+  return unpacked(y, from, received_parts);
+}
+
+/// Without anybody to talk to: what the result looks like.
+Tensor imagined(const Tensor& x, const Axis& axis, Placement from, Placement to, std::int64_t whole) {
+  Shape shape = x.shape();
+  if (sharded(from)) shape[from.dim] = whole;
+  if (sharded(to)) shape[to.dim] = shard_range(shape[to.dim], axis.rank, axis.size).count();
+  return shape == x.shape() ? x.detach() : Tensor::empty(x.context(), shape, x.dtype());
+}
+
+/// What a backward rule remembers.
+struct Move {
+  const Axis* axis;
+  Placement from, to;
+  std::int64_t from_whole, to_whole;
+};
+
+}  // namespace
+
+Tensor moved(Tensor x, const Axis& axis, Placement from, Placement to, std::int64_t whole) {
+  if (axis.size == 1 || from == to || (replicated(from) && replicated(to))) return x;
+  require(!sharded(from) || shard_range(whole, axis.rank, axis.size).count() == x.size(from.dim), "redistribute", "dim ",
+          from.dim, " of ", x, " is no part ", axis.rank, " of ", axis.size, " of ", whole, " along ", axis.name);
+  if (!axis.group) return imagined(x, axis, from, to, whole);
+  if (to == sum)
+    return sharded(from) ? among_zeros(x, from.dim, whole, shard_range(whole, axis.rank, axis.size)) : as_sum(x, axis);
+  if (from == sum) return sharded(to) ? summed_part(x, axis, to.dim) : summed(std::move(x), axis);
+  if (replicated(from)) return slice(x, to.dim, shard_range(x.size(to.dim), axis.rank, axis.size));
+  return sharded(to) ? exchanged(x, axis, from.dim, to.dim, whole) : gathered(x, axis, from.dim, whole);
+}
+
+Tensor redistribute(Tensor x, const Axis& axis, Placement to) {
+  constexpr const char* op = "redistribute";
+  require(x.layout() != nullptr, op, x, " says nothing of how it lies along ", axis.name);
+  Layout layout = *x.layout();
+  const auto at = std::find_if(layout.begin(), layout.end(), [&](const auto& a) { return a.axis == axis.name; });
+  require(at != layout.end(), op, x, " lies as ", layout, "; nothing is said of ", axis.name);
+  const AxisPlacement from = *at;
+  if (from.placement == to) return x;
+  for (auto inner = at + 1; inner != layout.end(); ++inner)
+    for (const Placement p : {from.placement, to})
+      require(!sharded(p) || inner->placement != p, op, x, " lies as ", layout, ": along ", axis.name, " it can't become ", to,
+              " before the inner axis ", inner->axis, " leaves dim ", p.dim);
+  require(from.parts == 1, op, x, " lies along ", axis.name, " as ", from.parts, " parts side by side, each sharded");
+  require(!sharded(to) || to.dim < x.rank(), op, x, " has no dim ", to.dim);
+
+  *at = {axis.name, to,
+         sharded(to) ? (sharded(from.placement) && from.placement.dim == to.dim ? from.whole : x.size(to.dim)) : 0, 1};
+  const Move move{&axis, from.placement, to, from.whole, at->whole};
+  const Span span(x.context().trace, op);
+  // The graph needs the way back only: holding the value too would keep a sum from being made in its place.
+  Tensor input = Tensor::unbacked(x.context(), x.shape(), x.dtype());
+  input.set_node(x.node());
+  const bool gathers = sharded(from.placement) && to == copy;
+  const Tensor shard = gathers ? x : Tensor();
+  x.set_node(nullptr);
+  Tensor y = moved(std::move(x), axis, from.placement, to, from.whole);
+  y.set_layout(std::make_shared<const Layout>(std::move(layout)));
+  if (!wants_grad({input})) return y;
+  const auto rule = [move](const Backward& b) {
+    return Grads{moved(b.dy, *move.axis, placement::dual(move.to), placement::dual(move.from), move.to_whole)};
+  };
+  if (!gathers) return record(op, std::move(y), {input}, {}, rule);
+  y = record(op, std::move(y), {input}, {shard}, rule);
+  return remade_by(std::move(y), [move](const Backward& b) {
+    return Grads{moved(b.saved[0], *move.axis, move.from, move.to, move.from_whole)};
+  });
+}
+
+Tensor placed(Tensor x, const Axis& axis, Placement placement, std::int64_t whole) {
+  Layout layout = x.layout() ? *x.layout() : Layout{};
+  layout.push_back({axis.name, placement, whole, 1});
+  x.set_layout(std::make_shared<const Layout>(std::move(layout)));
+  return x;
+}
+
+}  // namespace chorus
