@@ -17,6 +17,10 @@ void add_train_command(CLI::App& app, int& status) {
   command->add_option("--measure", options->measure, "With --dry-run: then train so many steps of each phase and compare")
       ->needs(dry_run)
       ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--ranks", options->ranks,
+                   "Train as so many ranks, each a thread of this process; [parallel] shares them out")
+      ->check(CLI::Range(1, 4096));
   command->callback([options, &status] { status = run_train(*options); });
 }
 

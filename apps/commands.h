@@ -16,6 +16,7 @@ struct TrainOptions {
   std::vector<std::string> overrides;
   bool print_config = false, reference = false, dry_run = false;
   std::int64_t measure = 0;  ///< with dry_run: steps of each phase to measure the memory of
+  int ranks = 0;             ///< threads of this process that are ranks; 0: one, or what mpirun has started
 };
 int run_train(const TrainOptions& options);
 

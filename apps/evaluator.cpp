@@ -18,8 +18,13 @@ class LossSum {
     waiting_.push_back(std::move(recording));
     if (seconds_ >= 60) flush();
   }
-  void finish(Evaluation& out) {
+  void finish(Evaluation& out, Group* group) {
     flush();
+    if (group) {
+      double sums[] = {llm_, ctc_, labels_, targets_};
+      group->all_reduce(std::span<double>(sums));
+      llm_ = sums[0], ctc_ = sums[1], labels_ = sums[2], targets_ = sums[3];
+    }
     out.labels = static_cast<std::int64_t>(labels_);
     if (labels_ > 0) out.llm_loss = llm_ / labels_;
     if (targets_ > 0) out.ctc_loss = ctc_ / targets_;
@@ -55,25 +60,67 @@ Json score_json(const TextScore& score) {
           {"words", score.words.reference}};
 }
 
-/// Transcribes all of them into out.entries.
+/// Which entries are this rank's.
+struct Share {
+  std::size_t rank = 0, size = 1;
+  bool has(std::size_t entry) const { return entry % size == rank; }
+};
+
+/// Transcribes this rank's share into out.entries.
 void hear(Evaluation& out, const Transcriber& transcriber, std::span<const TranscriptSource> sources,
-          const TranscriptionOptions& options, const std::function<void(std::size_t, const EvaluatedEntry&)>& heard) {
+          const TranscriptionOptions& options, const std::function<void(std::size_t, const EvaluatedEntry&)>& heard,
+          const Share& share) {
   std::vector<TranscriptionJob> jobs;
-  for (const auto& source : sources) jobs.push_back(job_of(source, transcriber.config().features.sample_rate));
+  std::vector<std::size_t> entry_of;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (!share.has(i)) continue;
+    jobs.push_back(job_of(sources[i], transcriber.config().features.sample_rate));
+    entry_of.push_back(i);
+  }
   TranscriptionHooks hooks;
   hooks.segment = [&](std::size_t job, const Segment& segment) {
-    EvaluatedEntry& entry = out.entries[job];
+    EvaluatedEntry& entry = out.entries[entry_of[job]];
     append(entry.text, segment.transcript.text);
     append(entry.ctc, segment.transcript.ctc);
     ++entry.segments;
   };
   hooks.end = [&](std::size_t job, double seconds, const std::string& problem) {
-    out.entries[job].seconds = seconds;
-    out.entries[job].problem = problem;
-    if (heard) heard(job, out.entries[job]);
+    const std::size_t entry = entry_of[job];
+    out.entries[entry].seconds = seconds;
+    out.entries[entry].problem = problem;
+    if (heard) heard(entry, out.entries[entry]);
   };
   out.totals = transcribe_all(transcriber, jobs, options, hooks);
-  out.failed = out.totals.failed;
+}
+
+/// Every rank's texts for all ranks, as JSON, and the sums of what they did.
+void exchange(Evaluation& out, const Share& share, Group& group) {
+  Json mine = Json::array();
+  for (std::size_t i = 0; i < out.entries.size(); ++i) {
+    const EvaluatedEntry& e = out.entries[i];
+    if (share.has(i)) mine.push_back({i, e.text, e.ctc, e.seconds, e.segments, e.problem});
+  }
+  const std::vector<std::uint8_t> bytes = Json::to_cbor(mine);
+  std::vector<std::int64_t> counts(share.size), ones(share.size, 1);
+  const auto own = static_cast<std::int64_t>(bytes.size());
+  group.all_gather(std::span<const std::int64_t>(&own, 1), std::span<std::int64_t>(counts), ones);
+  std::int64_t total = 0;
+  for (const auto n : counts) total += n;
+  std::vector<std::uint8_t> all(static_cast<std::size_t>(total));
+  group.all_gather(std::span<const std::uint8_t>(bytes), std::span<std::uint8_t>(all), counts);
+  auto at = all.begin();
+  for (const auto n : counts) {
+    for (const auto& e : Json::from_cbor(at, at + n)) out.entries[e[0].get<std::size_t>()] = {e[1], e[2], e[3], e[4], e[5]};
+    at += n;
+  }
+  double sound = out.totals.sound_seconds, longest = out.totals.seconds;
+  group.all_reduce(std::span<double>(&sound, 1));
+  group.all_reduce(std::span<double>(&longest, 1), Reduce::max);
+  std::int64_t sums[] = {out.totals.recordings, out.totals.segments, out.totals.failed};
+  group.all_reduce(std::span<std::int64_t>(sums));
+  out.totals.sound_seconds = sound;
+  out.totals.seconds = longest;
+  out.totals.recordings = sums[0], out.totals.segments = sums[1], out.totals.failed = sums[2];
 }
 
 }  // namespace
@@ -84,11 +131,15 @@ double Evaluation::bits_per_byte() const {
 }
 
 Evaluation evaluate(const Transcriber& transcriber, std::span<const TranscriptSource> sources,
-                    const TranscriptionOptions& options, const std::function<void(std::size_t, const EvaluatedEntry&)>& heard) {
+                    const TranscriptionOptions& options, const std::function<void(std::size_t, const EvaluatedEntry&)>& heard,
+                    Group* group) {
+  const Share share = group ? Share{static_cast<std::size_t>(group->rank()), static_cast<std::size_t>(group->size())} : Share{};
   Evaluation out;
   out.listens = transcriber.listens();
   out.entries.resize(sources.size());
-  if (out.listens) hear(out, transcriber, sources, options, heard);
+  if (out.listens) hear(out, transcriber, sources, options, heard, share);
+  if (group) exchange(out, share, *group);
+  out.failed = out.totals.failed;
   LossSum losses(transcriber);
   bool languages = false;
   for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -114,9 +165,9 @@ Evaluation evaluate(const Transcriber& transcriber, std::span<const TranscriptSo
     if (out.listens && result.segments != 1) continue;
     ++out.with_loss;
     out.text_bytes += static_cast<std::int64_t>(entry.text.size());
-    losses.add(transcriber.recording(entry));
+    if (share.has(i)) losses.add(transcriber.recording(entry));
   }
-  losses.finish(out);
+  losses.finish(out, group);
   if (!languages) out.languages.clear();
   return out;
 }

@@ -1,6 +1,7 @@
 // How well a model does on a manifest.
 #pragma once
 #include <chorus/apps/transcript_input.h>
+#include <chorus/parallel/group/group.h>
 
 #include <map>
 
@@ -36,10 +37,12 @@ struct Evaluation {
 };
 
 /// Transcribes every entry, with reference or without, long ones in chunks, and scores those that can be scored. Bounded
-/// memory: nothing but texts is kept. `heard` is told of each entry as its turn ends.
+/// memory: nothing but texts is kept. `heard` is told of each entry as its turn ends. With `group`, all of whose ranks call it
+/// with the same sources, each hears its share, of which alone `heard` tells; all return the same (but for the totals' time,
+/// which is the longest).
 Evaluation evaluate(const Transcriber& transcriber, std::span<const TranscriptSource> sources,
                     const TranscriptionOptions& options,
-                    const std::function<void(std::size_t entry, const EvaluatedEntry&)>& heard = {});
+                    const std::function<void(std::size_t entry, const EvaluatedEntry&)>& heard = {}, Group* group = nullptr);
 
 /// The figures as a JSON object in one line.
 std::string evaluation_json(const Evaluation& evaluation, const std::string& manifest, std::int64_t step);

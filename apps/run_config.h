@@ -1,5 +1,6 @@
 // One TOML file says everything about a run.
 #pragma once
+#include <chorus/apps/parallel_config.h>
 #include <chorus/apps/prompt.h>
 #include <chorus/core/config.h>
 #include <chorus/io/inputs.h>
@@ -145,6 +146,7 @@ struct RunConfig {
   SalmConfig model;
   std::vector<InitFromConfig> init_from;
   OptimizerConfig optimizer;
+  ParallelConfig parallel;
   std::vector<PhaseConfig> phases = {PhaseConfig{}};
   double max_answer_tokens_per_second = 22;
   template <class V>
@@ -162,6 +164,7 @@ struct RunConfig {
     v("model", model, "SALM");
     v("init_from", init_from, "runs whose newest weights are this run's first values; later phases keep what their keep says");
     v("optimizer", optimizer, "update rule");
+    v("parallel", parallel, "how the run is shared out over ranks (chorus train --ranks, mpirun)");
     v("phases", phases, "run one after another", not_empty());
   }
   template <class Check>

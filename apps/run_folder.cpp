@@ -33,6 +33,7 @@ RunConfig trajectory_part(RunConfig config) {
   config.data.cache_gigabytes = DataConfig{}.cache_gigabytes;
   config.loader.prefetch = LoaderConfig{}.prefetch;
   config.loader.threads = LoaderConfig{}.threads;
+  config.parallel = {};  // any layout computes the same
   return config;
 }
 

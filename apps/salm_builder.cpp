@@ -1,4 +1,5 @@
 #include <chorus/apps/salm_builder.h>
+#include <chorus/models/salm/plan.h>
 
 namespace chorus {
 
@@ -13,13 +14,35 @@ SalmConfig sized_config(const RunConfig& config, const Tokenizer& tokenizer) {
   return model;
 }
 
-std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
-                                      const FreezeRules& freeze) {
+namespace {
+std::unique_ptr<BuiltSalm> declared_salm(const RunConfig& config, const Tokenizer& tokenizer) {
   auto built = std::make_unique<BuiltSalm>();
   built->model = Salm(sized_config(config, tokenizer), tokenizer.size() + 1);
-  built->store =
-      materialize(built->model, context,
+  return built;
+}
+
+void give_memory(BuiltSalm& built, Context& context, const RunConfig& config, const FreezeRules& freeze) {
+  built.store =
+      materialize(built.model, context,
                   {.dtype = dtype_of_precision(config.trainer.precision), .seed = config.trainer.seed, .freeze = freeze});
+}
+}  // namespace
+
+std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
+                                      const FreezeRules& freeze) {
+  auto built = declared_salm(config, tokenizer);
+  give_memory(*built, context, config, freeze);
+  return built;
+}
+
+std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
+                                      const FreezeRules& freeze, Mesh& mesh) {
+  auto built = declared_salm(config, tokenizer);
+  if (!mesh.alone()) {
+    apply(salm_plan(built->model.config, mesh, config.parallel.sequence_parallel), built->model, mesh);
+    check_salm_layouts(built->model, context, dtype_of_precision(config.trainer.precision));
+  }
+  give_memory(*built, context, config, freeze);
   return built;
 }
 

@@ -4,6 +4,7 @@
 #include <chorus/apps/run_config.h>
 #include <chorus/models/salm/model.h>
 #include <chorus/nn/materialize.h>
+#include <chorus/parallel/mesh.h>
 
 namespace chorus {
 
@@ -19,6 +20,10 @@ DType dtype_of_precision(const std::string& precision);
 SalmConfig sized_config(const RunConfig& config, const Tokenizer& tokenizer);
 std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
                                       const FreezeRules& freeze);
+/// This rank's part of the model, by the model's plan (salm_plan). The mesh must outlive it. What can't lie so is an error
+/// before any parameter has memory.
+std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
+                                      const FreezeRules& freeze, Mesh& mesh);
 
 /// One sample as the loader prepares it.
 struct SpeechSample {

@@ -2,6 +2,7 @@
 #include <chorus/apps/console.h>
 #include <chorus/apps/dry_run.h>
 #include <chorus/apps/run_record.h>
+#include <chorus/parallel/group/mpi.h>
 
 #include <atomic>
 #include <csignal>
@@ -18,6 +19,54 @@ void request_stop(int signal) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
+}
+
+/// A rank that others lead: it says only what it alone has met.
+int follow(const RunConfig& config, Group& world) {
+  Console console;
+  TrainerHooks hooks;
+  hooks.stop = &stop_requested;
+  hooks.message = [&](const std::string& text) { console.message(text); };
+  return train(config, hooks, world).outcome == Outcome::stopped ? exit_stopped : 0;
+}
+
+/// Trains by `run` and keeps the record of the run.
+int lead(const Loaded<RunConfig>& loaded, const TrainOptions& options,
+         const std::function<TrainingResult(const TrainerHooks&)>& run) {
+  const RunConfig& config = loaded.value;
+  Console console;
+  console.banner(config, options.file.string());
+  const auto say = [&](const std::string& text) { console.message(text); };
+  RunRecord record(config.trainer.output_dir,
+                   {.matrix_peak = console.matrix_peak(),
+                    .interval = config.trainer.log_every_n_steps,
+                    .transcripts = 50,
+                    .config = resolved_toml(loaded)},
+                   say);
+  TrainerHooks hooks;
+  hooks.stop = &stop_requested;
+  hooks.message = say;
+  hooks.start = [&](const StartReport& report) { record.start(report); };
+  hooks.step = [&](const StepReport& report) {
+    console.step(report, config.trainer.log_every_n_steps);
+    record.step(report);
+  };
+  hooks.evaluation = [&](const EvaluationReport& report) {
+    console.evaluation(report);
+    record.evaluation(report);
+  };
+  const TrainingResult result = run(hooks);
+  record.end(result);
+  const char* how = result.outcome == Outcome::finished  ? "finished"
+                    : result.outcome == Outcome::stopped ? "stopped by a signal"
+                                                         : "paused";
+  console.message(std::string(how) + " after step " + std::to_string(result.step) +
+                  "; dropped samples: " + result.drops.report());
+  std::printf("figure train.seconds %.1f s\nweights %s\n", result.train_seconds, result.weight_hash.c_str());
+  if (result.failed_saves > 0)
+    say(std::to_string(result.failed_saves) + " times a periodic checkpoint could not be written; the last one was");
+  record.finish();
+  return result.outcome == Outcome::stopped ? exit_stopped : 0;
 }
 
 }  // namespace
@@ -39,41 +88,19 @@ int run_train(const TrainOptions& options) {
   if (options.dry_run) return run_dry_run(loaded, options.measure);
   const RunConfig& config = loaded.value;
   std::signal(SIGPIPE, SIG_IGN);  // whoever reads along may go; the steps go on
-  Console console;
-  console.banner(config, options.file.string());
-  const auto say = [&](const std::string& text) { console.message(text); };
-  RunRecord record(config.trainer.output_dir,
-                   {.matrix_peak = console.matrix_peak(),
-                    .interval = config.trainer.log_every_n_steps,
-                    .transcripts = 50,
-                    .config = resolved_toml(loaded)},
-                   say);
   std::signal(SIGTERM, request_stop);
   std::signal(SIGINT, request_stop);
-  TrainerHooks hooks;
-  hooks.stop = &stop_requested;
-  hooks.message = say;
-  hooks.start = [&](const StartReport& report) { record.start(report); };
-  hooks.step = [&](const StepReport& report) {
-    console.step(report, config.trainer.log_every_n_steps);
-    record.step(report);
-  };
-  hooks.evaluation = [&](const EvaluationReport& report) {
-    console.evaluation(report);
-    record.evaluation(report);
-  };
-  const TrainingResult result = train(config, hooks);
-  record.end(result);
-  const char* how = result.outcome == Outcome::finished  ? "finished"
-                    : result.outcome == Outcome::stopped ? "stopped by a signal"
-                                                         : "paused";
-  console.message(std::string(how) + " after step " + std::to_string(result.step) +
-                  "; dropped samples: " + result.drops.report());
-  std::printf("figure train.seconds %.1f s\nweights %s\n", result.train_seconds, result.weight_hash.c_str());
-  if (result.failed_saves > 0)
-    say(std::to_string(result.failed_saves) + " times a periodic checkpoint could not be written; the last one was");
-  record.finish();
-  return result.outcome == Outcome::stopped ? exit_stopped : 0;
+  const int processes = launched_processes().value_or(1);
+  if (processes == 1)
+    return lead(loaded, options,
+                [&](const TrainerHooks& hooks) { return train_on_threads(config, hooks, std::max(options.ranks, 1)); });
+  require(options.ranks == 0, "train", "--ranks ", options.ranks, " in each of ", processes, " processes: ranks are either");
+  int status = 0;
+  run_mpi({}, [&](Group& world) {
+    status = world.rank() > 0 ? follow(config, world)
+                              : lead(loaded, options, [&](const TrainerHooks& hooks) { return train(config, hooks, world); });
+  });
+  return status;
 }
 
 }  // namespace chorus

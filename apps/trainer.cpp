@@ -5,6 +5,7 @@
 #include <chorus/apps/trainer.h>
 #include <chorus/apps/training_data.h>
 #include <chorus/apps/training_state.h>
+#include <chorus/apps/whole_tensors.h>
 #include <chorus/core/cpu.h>
 #include <chorus/core/posix_file.h>
 #include <chorus/io/checkpoint.h>
@@ -12,6 +13,7 @@
 #include <chorus/io/digest.h>
 #include <chorus/nn/layers/norm.h>
 #include <chorus/nn/path_patterns.h>
+#include <chorus/parallel/ddp.h>
 #include <chorus/parallel/grad_norm.h>
 #include <chorus/parallel/group/solo.h>
 #include <omp.h>
@@ -72,6 +74,7 @@ class Threads {
 struct Phase {
   const PhaseConfig* config;
   std::unique_ptr<BuiltSalm> built;
+  std::unique_ptr<DataParallel> gradients;
   Optimizer optimizer;
   std::unique_ptr<SampleMaker> maker;
   std::unique_ptr<BatchPlanner> planner;
@@ -80,28 +83,35 @@ struct Phase {
 
 class Trainer {
  public:
-  Trainer(const RunConfig& config, const TrainerHooks& hooks)
+  Trainer(const RunConfig& config, const TrainerHooks& hooks, Group& world)
       : config_(config),
         hooks_(hooks),
-        lock_(config.trainer.output_dir),
-        threads_(config.trainer.threads > 0 ? config.trainer.threads : compute_threads()),
+        world_(world),
+        mesh_(world, mesh_shape(config.parallel.sizes(), world.size())),
+        lock_(leads() ? std::make_unique<RunLock>(config.trainer.output_dir) : nullptr),
+        threads_(config.trainer.threads > 0 ? config.trainer.threads : std::max(1, compute_threads() / world.size())),
         context_(memory_options(config)),
         train_digest_(manifests_digest(config.data.inputs())),
         usable_(training_entries(config, hooks.message)),
         entries_(std::move(usable_.entries)),
-        inputs_(open_inputs(config, entries_)),
+        inputs_(open_inputs()),
         frontend_(config.features, inputs_.statistics),
         prompt_(config.prompt, inputs_.tokenizer, config.model.perception) {
     if (!config.data.validation.empty())
       validation_ =
           sources_of(read_usable(config.data.validation, config.data.skip_bad_lines, config.content(), hooks.message).entries);
     if (config.model.perception && !validation_.empty()) evaluated_.chunks = chunk_options({}, config);
+    std::int64_t listens = hooks.evaluation != nullptr;
+    world.broadcast(std::span<std::int64_t>(&listens, 1), 0);
+    evaluates_ = listens > 0;
     check_phases();
     context_.trace.sum(true);
     context_.trace.record(config.trainer.trace);
   }
 
   TrainingResult run() {
+    if (world_.size() > 1)
+      say(std::to_string(world_.size()) + " ranks: " + mesh_.shape().describe(config_.parallel.sequence_parallel));
     resume_or_start();
     first_step_ = progress_.step;
     if (hooks_.start) hooks_.start({progress_.step, config_.total_steps(), parameter_count()});
@@ -110,7 +120,7 @@ class Trainer {
         if (progress_.phase + 1 == static_cast<std::int64_t>(config_.phases.size())) return finish(Outcome::finished);
         next_phase();
       }
-      if (hooks_.stop && hooks_.stop->load()) return finish(Outcome::stopped);
+      if (stop_asked()) return finish(Outcome::stopped);
       if (config_.trainer.stop_after_steps > 0 && progress_.step - first_step_ >= config_.trainer.stop_after_steps)
         return finish(Outcome::paused);
       const std::optional<StepReport> report = step();
@@ -123,13 +133,30 @@ class Trainer {
   }
 
  private:
-  /// A run that has checkpoints must have all its other files too: made again they might differ.
-  static RunInputs open_inputs(const RunConfig& config, std::span<const ManifestEntry> entries) {
-    const auto& folder = config.trainer.output_dir;
+  /// Whether this rank writes what there is one of in a run.
+  bool leads() const { return world_.rank() == 0; }
+
+  /// All ranks stop after the same step, whichever of them was asked to.
+  bool stop_asked() {
+    std::int64_t asked = hooks_.stop && hooks_.stop->load();
+    world_.all_reduce(std::span<std::int64_t>(&asked, 1), Reduce::max);
+    return asked > 0;
+  }
+
+  /// A run that has checkpoints must have all its other files too: made again they might differ. What the first rank makes the
+  /// others read.
+  RunInputs open_inputs() {
+    const auto& folder = config_.trainer.output_dir;
+    if (!leads()) {
+      world_.barrier();
+      return load_run_inputs(folder, config_);
+    }
     const bool goes_on = !step_folders(folder / "checkpoints").empty();
     if (goes_on) (void)load_run_config(folder);
-    claim_run_folder(folder, config);
-    return goes_on ? load_run_inputs(folder, config) : open_run_inputs(folder, config, entries);
+    claim_run_folder(folder, config_);
+    RunInputs inputs = goes_on ? load_run_inputs(folder, config_) : open_run_inputs(folder, config_, entries_);
+    world_.barrier();
+    return inputs;
   }
 
   /// What a later phase can't do is said before the first step of the first.
@@ -157,8 +184,14 @@ class Trainer {
   }
 
   std::filesystem::path checkpoints() const { return config_.trainer.output_dir / "checkpoints"; }
+  /// What all ranks know alike is said by the first.
   void say(const std::string& text) const {
-    if (hooks_.message) hooks_.message(text);
+    if (leads() && hooks_.message) hooks_.message(text);
+  }
+  /// What this rank alone has met.
+  void say_own(const std::string& text) {
+    if (said_.insert(text).second && hooks_.message)
+      hooks_.message(leads() ? text : "rank " + std::to_string(world_.rank()) + ": " + text);
   }
 
   /// What comes again every epoch is said the first time.
@@ -170,8 +203,10 @@ class Trainer {
   Phase make_phase() {
     Phase phase;
     phase.config = &config_.phases[static_cast<std::size_t>(progress_.phase)];
-    phase.built =
-        build_salm(context_, config_, inputs_.tokenizer, {phase.config->freeze_params, phase.config->prevent_freeze_params});
+    phase.built = build_salm(context_, config_, inputs_.tokenizer,
+                             {phase.config->freeze_params, phase.config->prevent_freeze_params}, mesh_);
+    phase.gradients = std::make_unique<DataParallel>(phase.built->store, *mesh_.axis("dp_cp").group, config_.parallel.ddp,
+                                                     grad_sums(phase.built->store, mesh_));
     phase.optimizer = Optimizer(config_.optimizer, phase.built->store);
     return phase;
   }
@@ -197,7 +232,8 @@ class Trainer {
     const auto inputs = config_.data.inputs();
     for (std::size_t i = 0; inputs.size() > 1 && i < inputs.size(); ++i)
       say(inputs[i].manifest_filepath + ": " + std::to_string(phase_.planner->mixer().shares()[i]) + " draws of every epoch");
-    phase_.loader = std::make_unique<Loader>(*phase_.planner, *phase_.maker, config_.loader, progress_.cursor);
+    phase_.loader = std::make_unique<Loader>(*phase_.planner, *phase_.maker, config_.loader, progress_.cursor, -1,
+                                             mesh_.axis("dp").rank, mesh_.axis("dp").size);
   }
 
   void resume_or_start() {
@@ -212,7 +248,8 @@ class Trainer {
               checkpoint->folder().string(), " is in phase ", progress_.phase, " of ", config_.phases.size());
       phase_ = make_phase();
       require_same_inputs(progress_, inputs_, config_.trainer.output_dir);
-      read_tensors(*checkpoint, named_tensors(*phase_.built, phase_.optimizer));
+      fill_parts(named_tensors(*phase_.built, phase_.optimizer), phase_.built->store,
+                 [&](const NamedTensors& wholes) { read_tensors(*checkpoint, wholes); });
       phase_.built->store.masters_to_values();
       phase_.optimizer.set_steps(progress_.phase_step);
       saved_step_ = progress_.step;
@@ -236,9 +273,10 @@ class Trainer {
     progress_.phase_step = 0;
     // Batches may be made otherwise now: a phase starts with an epoch of its own.
     if (progress_.cursor.batch > 0) progress_.cursor = {progress_.cursor.epoch + 1, 0};
-    phase_.built->store.start_step();  // frees the last gradients: two models are there for a moment
+    phase_.gradients->start_step();  // frees the last gradients: two models are there for a moment
     Phase next = make_phase();
     phase_.loader.reset();
+    phase_.gradients.reset();
     const std::size_t kept = keep_parameters(*phase_.built, *next.built, next.config->keep);
     phase_ = std::move(next);
     say("phase " + phase_.config->name + " keeps " + std::to_string(kept) + " tensors of the phase before");
@@ -267,20 +305,27 @@ class Trainer {
       require(batch->cursor.epoch <= epoch + 1, "train", "no batch of epoch ", epoch + 1,
               " has a label; dropped so far: ", progress_.drops.report());
       progress_.cursor = batch->next;
-      progress_.drops += batch->drops;
-      for (const auto& line : batch->failures) say_once("dropped a sample: " + line);
+      for (const auto& line : batch->failures) say_own("dropped a sample: " + line);
       counts = {};
+      std::int64_t without_ctc = 0;
       for (const auto& micro : batch->microbatches) {
         for (std::size_t i = 0; i < micro.ids.size(); ++i) {
           const LossCounts own = loss_counts(micro.frames_of[i], micro.tokens[i], config_, prompt_);
-          if (phase_.config->ctc_weight > 0 && own.ctc_targets == 0 && !micro.tokens[i].empty()) tell_without_ctc(micro, i);
+          if (phase_.config->ctc_weight > 0 && own.ctc_targets == 0 && !micro.tokens[i].empty())
+            ++without_ctc, tell_without_ctc(micro, i);
           counts.labels += own.labels;
           counts.ctc_targets += own.ctc_targets;
         }
       }
-      std::int64_t both[2] = {counts.labels, counts.ctc_targets};
-      group_.all_reduce(std::span<std::int64_t>(both));
-      counts = {both[0], both[1]};
+      // One vector of integers per step, over the ranks that have different samples.
+      std::int64_t sums[] = {counts.labels,       counts.ctc_targets,    without_ctc,
+                             batch->drops.failed, batch->counts.samples, batch->counts.frames};
+      data_ranks().all_reduce(std::span<std::int64_t>(sums));
+      counts = {sums[0], sums[1]};
+      progress_.drops.without_ctc += sums[2];
+      progress_.drops.failed += sums[3];
+      batch->counts.samples = sums[4];
+      batch->counts.frames = sums[5];
       if ((phase_.config->llm_weight > 0 && counts.labels > 0) || (phase_.config->ctc_weight > 0 && counts.ctc_targets > 0))
         return std::move(*batch);
       say("skipped a batch without any label");
@@ -288,13 +333,14 @@ class Trainer {
   }
 
   void tell_without_ctc(const Microbatch& micro, std::size_t i) {
-    ++progress_.drops.without_ctc;
     const ManifestEntry& entry = entries_[static_cast<std::size_t>(micro.ids[i])];
     if (without_ctc_.insert(micro.ids[i]).second)
-      say("no CTC loss: " + place(entry) + ": " + std::to_string(micro.frames_of[i]) + " feature frames are too few for " +
-          std::to_string(micro.tokens[i].size()) + " tokens" +
-          (phase_.config->llm_weight > 0 ? "; the decoder learns it" : ""));
+      say_own("no CTC loss: " + place(entry) + ": " + std::to_string(micro.frames_of[i]) + " feature frames are too few for " +
+              std::to_string(micro.tokens[i].size()) + " tokens" +
+              (phase_.config->llm_weight > 0 ? "; the decoder learns it" : ""));
   }
+
+  Group& data_ranks() const { return *mesh_.axis("dp").group; }
 
   /// Empty: the batch changed nothing.
   std::optional<StepReport> step() {
@@ -319,17 +365,21 @@ class Trainer {
                                   .label_smoothing = phase.label_smoothing,
                                   .corruption = corruption(phase)};
     const Pass pass{.training = true, .seed = config_.trainer.seed, .step = static_cast<std::uint64_t>(progress_.step)};
-    store.start_step();
+    phase_.gradients->start_step();
+    double losses[2] = {};
     for (const auto& micro : batch.microbatches) {
       const SalmBatch packed = pack(micro);
       const SalmLoss loss = phase_.built->model.loss(packed, options, pass);
-      if (loss.total && loss.total.requires_grad()) backward(loss.total);
-      report.llm_loss += loss.llm;
-      report.ctc_loss += loss.ctc;
-      report.frames += micro.frames;
+      phase_.gradients->backward(loss.total, &micro == &batch.microbatches.back());
+      losses[0] += loss.llm;
+      losses[1] += loss.ctc;
     }
-    store.finish_step();
-    const double norm = grad_norm(store, group_);
+    phase_.gradients->finish_step();
+    const double norm = grad_norm(store, *mesh_.axis("model").group);
+    data_ranks().all_reduce(std::span<double>(losses));
+    report.llm_loss = losses[0];
+    report.ctc_loss = losses[1];
+    report.frames = batch.counts.frames;
     report.loss = phase.llm_weight * report.llm_loss + phase.ctc_weight * report.ctc_loss;
     const auto verdict = judge_step(norm, report.loss, progress_.skipped_steps, config_.trainer.skip_nonfinite_steps);
     if (verdict == StepVerdict::stop) refuse_update(norm, report.loss, batch);
@@ -421,33 +471,55 @@ class Trainer {
          << "; nothing was updated (" << progress_.skipped_steps << " of at most " << config_.trainer.skip_nonfinite_steps
          << "). Its samples:" << samples_of(batch);
     say(text.str());
-    phase_.built->store.start_step();  // frees the gradients
+    phase_.gradients->start_step();  // frees the gradients
     discard_statistics(phase_.built->model);
     phase_.loader->reuse(std::move(batch));
   }
 
   void evaluate() {
-    if (validation_.empty() || !hooks_.evaluation) return;
-    phase_.built->store.start_step();  // frees the last gradients
+    if (validation_.empty() || !evaluates_) return;
+    phase_.gradients->start_step();  // frees the last gradients
     const auto begin = Clock::now();
     const Transcriber transcriber(context_, phase_.built->model, config_, inputs_);
-    const Evaluation evaluation =
-        chorus::evaluate(transcriber, validation_, evaluated_, [&](std::size_t i, const EvaluatedEntry& entry) {
-          if (!entry.problem.empty()) say_once("not evaluated: " + validation_[i].name() + ": " + entry.problem);
-        });
+    const Evaluation evaluation = chorus::evaluate(
+        transcriber, validation_, evaluated_,
+        [&](std::size_t i, const EvaluatedEntry& entry) {
+          if (!entry.problem.empty()) say_own("not evaluated: " + validation_[i].name() + ": " + entry.problem);
+        },
+        &data_ranks());
     if (evaluation.without_reference > 0)
       say_once("not evaluated: " + std::to_string(evaluation.without_reference) + " entries without reference");
-    hooks_.evaluation({phase_.config->name, progress_.step, seconds_since(begin), evaluation, validation_});
+    if (hooks_.evaluation)
+      hooks_.evaluation({phase_.config->name, progress_.step, seconds_since(begin), evaluation, validation_});
   }
 
   void save() {
     if (saved_step_ == progress_.step) return;
     std::vector<CheckpointEntry> entries;
-    for (auto& [name, tensor] : named_tensors(*phase_.built, phase_.optimizer)) entries.push_back({name, tensor});
-    const auto saved = save_checkpoint(checkpoints(), static_cast<std::uint64_t>(progress_.step), entries, to_json(progress_),
-                                       canonical_toml(config_), {.keep = config_.trainer.keep_checkpoints});
-    for (const auto& warning : saved.warnings) say(warning);
+    for (auto& [name, tensor] : whole_tensors(named_tensors(*phase_.built, phase_.optimizer), phase_.built->store, mesh_))
+      entries.push_back({name, tensor});
+    from_leader("no checkpoint of step " + std::to_string(progress_.step), [&] {
+      const auto saved = save_checkpoint(checkpoints(), static_cast<std::uint64_t>(progress_.step), entries, to_json(progress_),
+                                         canonical_toml(config_), {.keep = config_.trainer.keep_checkpoints});
+      for (const auto& warning : saved.warnings) say(warning);
+    });
     saved_step_ = progress_.step;
+  }
+
+  /// The first rank does it; where it fails, the others throw too.
+  void from_leader(const std::string& otherwise, const std::function<void()>& what) {
+    std::exception_ptr problem;
+    if (leads()) {
+      try {
+        what();
+      } catch (...) {
+        problem = std::current_exception();
+      }
+    }
+    std::int64_t failed = problem != nullptr;
+    world_.broadcast(std::span<std::int64_t>(&failed, 1), 0);
+    if (problem) std::rethrow_exception(problem);
+    require(!failed, "rank 0", otherwise);
   }
 
   /// In the middle of a run a full disk costs a checkpoint, not the steps since the one before.
@@ -488,11 +560,11 @@ class Trainer {
     phase_.loader.reset();
     save_last();
     if (outcome == Outcome::finished && progress_.step > first_step_) evaluate();
-    if (config_.trainer.trace) write_trace();
+    if (config_.trainer.trace && leads()) write_trace();
     return {.outcome = outcome,
             .step = progress_.step,
             .train_seconds = progress_.train_seconds,
-            .weight_hash = weight_hash(*phase_.built),
+            .weight_hash = weight_hash(whole_tensors(named_weights(*phase_.built), phase_.built->store, mesh_)),
             .skipped_steps = progress_.skipped_steps,
             .failed_saves = failed_saves_,
             .drops = progress_.drops};
@@ -500,10 +572,11 @@ class Trainer {
 
   const RunConfig& config_;
   const TrainerHooks& hooks_;
-  RunLock lock_;
+  Group& world_;
+  Mesh mesh_;
+  std::unique_ptr<RunLock> lock_;  ///< the first rank's
   Threads threads_;
   Context context_;
-  SoloGroup group_;
   std::string train_digest_;
   UsableEntries usable_;  ///< its entries are moved to the next
   std::vector<ManifestEntry> entries_;
@@ -514,6 +587,7 @@ class Trainer {
   Prompt prompt_;
   Progress progress_;
   Phase phase_;
+  bool evaluates_ = false;  ///< whether the first rank reports evaluations, which all take part in
   std::int64_t first_step_ = 0, saved_step_ = -1;
   std::size_t most_memory_ = 0;  ///< bytes, before the running step
   std::set<std::string> said_;
@@ -523,6 +597,13 @@ class Trainer {
 
 }  // namespace
 
-TrainingResult train(const RunConfig& config, const TrainerHooks& hooks) { return Trainer(config, hooks).run(); }
+TrainingResult train(const RunConfig& config, const TrainerHooks& hooks) {
+  SoloGroup alone;
+  return train(config, hooks, alone);
+}
+
+TrainingResult train(const RunConfig& config, const TrainerHooks& hooks, Group& world) {
+  return Trainer(config, hooks, world).run();
+}
 
 }  // namespace chorus

@@ -54,17 +54,23 @@ enum class Outcome { finished, stopped, paused };
 struct TrainingResult {
   Outcome outcome = Outcome::finished;
   std::int64_t step = 0;
-  double train_seconds = 0;       ///< in steps, over all invocations of the run
-  std::string weight_hash;        ///< XXH3-128 of all weights and buffers (f32 masters under bf16)
-  std::int64_t skipped_steps = 0; ///< over the run, that changed nothing, as their gradient or loss wasn't finite
-  std::int64_t failed_saves = 0;  ///< periodic checkpoints that could not be written
+  double train_seconds = 0;        ///< in steps, over all invocations of the run
+  std::string weight_hash;         ///< XXH3-128 of all weights and buffers (f32 masters under bf16)
+  std::int64_t skipped_steps = 0;  ///< over the run, that changed nothing, as their gradient or loss wasn't finite
+  std::int64_t failed_saves = 0;   ///< periodic checkpoints that could not be written
   DropCounts drops;  ///< samples that failed to load, over the run, and what the last phase left out of every epoch
 };
 
 /// Trains what the configuration says, from the newest valid checkpoint of its output_dir if there is one. Errors: whatever
 /// configuration or data make impossible; one step more than trainer.skip_nonfinite_steps whose gradient norm or loss is not
-/// finite, naming step and samples; a last checkpoint that can't be written. A periodic one that can't be written ends nothing: it is told, counted and tried again a tenth of the
-/// interval later.
+/// finite, naming step and samples; a last checkpoint that can't be written. A periodic one that can't be written ends nothing:
+/// it is told, counted and tried again a tenth of the interval later.
 TrainingResult train(const RunConfig& config, const TrainerHooks& hooks);
+
+/// As above, one of the ranks of `world`, all of which call it with the same configuration. The first rank writes the run's
+/// folder and alone reports starts, steps and evaluations; messages may come from all, those of others begin with their rank.
+TrainingResult train(const RunConfig& config, const TrainerHooks& hooks, Group& world);
+/// As `ranks` threads of this process. Hooks are called one at a time.
+TrainingResult train_on_threads(const RunConfig& config, const TrainerHooks& hooks, int ranks);
 
 }  // namespace chorus

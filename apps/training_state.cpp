@@ -105,9 +105,9 @@ std::string parameter_path(std::string name) {
   return name;
 }
 
-std::string weight_hash(const BuiltSalm& built) {
+std::string weight_hash(const std::vector<std::pair<std::string, Tensor>>& weights) {
   Hasher hasher;
-  for (const auto& [path, tensor] : named_weights(built)) hasher.update(tensor.data(), tensor.bytes());
+  for (const auto& [path, tensor] : weights) hasher.update(tensor.data(), tensor.bytes());
   return hasher.hex();
 }
 

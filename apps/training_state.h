@@ -9,10 +9,10 @@
 namespace chorus {
 
 struct Progress {
-  std::int64_t step = 0;        ///< finished optimizer steps, over all phases
-  std::int64_t phase = 0;       ///< index of the running phase
-  std::int64_t phase_step = 0;  ///< finished steps of it
-  DataCursor cursor;            ///< of the next batch
+  std::int64_t step = 0;           ///< finished optimizer steps, over all phases
+  std::int64_t phase = 0;          ///< index of the running phase
+  std::int64_t phase_step = 0;     ///< finished steps of it
+  DataCursor cursor;               ///< of the next batch
   std::int64_t skipped_steps = 0;  ///< that changed nothing, as they weren't finite
   double train_seconds = 0;
   DropCounts drops;
@@ -40,8 +40,8 @@ std::vector<std::pair<std::string, Tensor>> named_weights(const BuiltSalm& built
 /// "model/llm/norm/weight" -> "llm.norm.weight".
 std::string parameter_path(std::string checkpoint_name);
 
-/// XXH3-128 of all weights in order of declaration.
-std::string weight_hash(const BuiltSalm& built);
+/// XXH3-128 of all weights, in their order.
+std::string weight_hash(const std::vector<std::pair<std::string, Tensor>>& weights);
 
 /// Copies parameters and buffers whose path matches one of `keep` (from its start) from the model of the phase
 /// before. A pattern that matches nothing is an error. Returns how many parameters were kept.

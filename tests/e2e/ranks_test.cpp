@@ -1,0 +1,138 @@
+// Runs on several ranks are the runs of one: losses, norms, evaluations, checkpoints.
+#include <gmock/gmock.h>
+
+#include "e2e/tiny_run.h"
+
+namespace chorus {
+namespace {
+using namespace testing;
+using ::testing::HasSubstr;
+
+/// A large eps: where a gradient is zero but for rounding, AdamW would make steps of its noise.
+std::vector<std::string> overrides(const std::string& precision, std::vector<std::string> more = {}) {
+  more.push_back("optimizer.eps=1e-3");
+  more.push_back("trainer.precision=" + precision);
+  return more;
+}
+
+double worst(const std::vector<StepReport>& expected, const std::vector<StepReport>& actual) {
+  double out = expected.size() == actual.size() && !expected.empty() ? 0 : INFINITY;
+  for (std::size_t i = 0; i < std::min(expected.size(), actual.size()); ++i) {
+    out = std::max(out, std::abs(actual[i].loss / expected[i].loss - 1));
+    out = std::max(out, std::abs(actual[i].grad_norm / expected[i].grad_norm - 1));
+    EXPECT_EQ(expected[i].samples, actual[i].samples);
+    EXPECT_EQ(expected[i].labels, actual[i].labels);
+    EXPECT_EQ(expected[i].frames, actual[i].frames);
+  }
+  return out;
+}
+
+struct Layout {
+  const char* name;
+  int ranks;
+  std::vector<std::string> overrides;
+};
+
+class Ranks : public ::testing::TestWithParam<Layout> {};
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, Ranks,
+    ::testing::Values(Layout{"dp2", 2, {}}, Layout{"tp2", 2, {"parallel.tp_size=2"}},
+                      Layout{"tp2_sp_dp3", 6, {"parallel.tp_size=2", "parallel.sequence_parallel=true"}},
+                      Layout{"dp2_accumulation", 2, {"loader.micro_batch_size=2", "parallel.ddp.bucket_size=500"}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(Ranks, TrainAsOneDoes) {
+  const Folder folder(std::string("ranks_") + GetParam().name);
+  const auto corpus = write_corpus(folder.path);
+  const std::vector<std::string> common =
+      overrides("fp64", {"data.validation=" + corpus.string(), "trainer.val_check_interval=15"});
+  auto many = common;
+  many.insert(many.end(), GetParam().overrides.begin(), GetParam().overrides.end());
+  Heard one, all;
+  const RunConfig config = tiny(corpus, folder.path / "one", common), ranked = tiny(corpus, folder.path / "ranks", many);
+  const TrainingResult expected = train(config, one.hooks()), result = train_on_threads(ranked, all.hooks(), GetParam().ranks);
+  EXPECT_EQ(result.step, 30);
+  EXPECT_EQ(expected.step, result.step);
+  EXPECT_LT(worst(one.steps, all.steps), 1e-10);
+  ASSERT_EQ(one.evaluations.size(), all.evaluations.size());
+  for (std::size_t i = 0; i < one.evaluations.size(); ++i) {
+    const Evaluation &a = one.evaluations[i], &b = all.evaluations[i];
+    ASSERT_EQ(a.entries.size(), b.entries.size());
+    for (std::size_t e = 0; e < a.entries.size(); ++e) {
+      EXPECT_EQ(b.entries[e].problem, "");
+      EXPECT_EQ(a.entries[e].text, b.entries[e].text);
+      EXPECT_EQ(a.entries[e].ctc, b.entries[e].ctc);
+    }
+    EXPECT_EQ(a.labels, b.labels);
+    EXPECT_NEAR(a.llm_loss, b.llm_loss, 1e-10);
+    EXPECT_NEAR(a.ctc_loss, b.ctc_loss, 1e-10);
+  }
+  // Checkpoints hold whole tensors: those of one rank, whatever the ranks held.
+  const auto saved = newest_tensors(config), saved_by_all = newest_tensors(ranked);
+  ASSERT_EQ(saved.size(), saved_by_all.size());
+  for (std::size_t i = 0; i < saved.size(); ++i) {
+    EXPECT_EQ(saved[i].first, saved_by_all[i].first);
+    ASSERT_EQ(saved[i].second.size(), saved_by_all[i].second.size()) << saved[i].first;
+    for (std::size_t k = 0; k < saved[i].second.size(); ++k)
+      ASSERT_NEAR(saved[i].second[k], saved_by_all[i].second[k], 1e-9) << saved[i].first;
+  }
+}
+
+TEST(RanksRun, GoesOnWithOtherRanks) {
+  const Folder folder("ranks_resumed");
+  const auto corpus = write_corpus(folder.path);
+  Heard one, begun, ended;
+  train(tiny(corpus, folder.path / "one", overrides("fp64")), one.hooks());
+  const auto part = [&](std::vector<std::string> more) {
+    return tiny(corpus, folder.path / "ranks", overrides("fp64", std::move(more)));
+  };
+  const auto paused = train_on_threads(part({"parallel.tp_size=2", "trainer.stop_after_steps=17"}), begun.hooks(), 2);
+  EXPECT_EQ(paused.outcome, Outcome::paused);
+  EXPECT_TRUE(begun.said("2 ranks: TP2"));
+  EXPECT_EQ(train_on_threads(part({}), ended.hooks(), 3).step, 30);
+  EXPECT_TRUE(ended.said("3 ranks: DP3"));
+  EXPECT_TRUE(ended.said("resumed from"));
+  begun.steps.insert(begun.steps.end(), ended.steps.begin(), ended.steps.end());
+  EXPECT_LT(worst(one.steps, begun.steps), 1e-10);
+}
+
+TEST(RanksRun, StaysCloseInF32) {
+  const Folder folder("ranks_f32");
+  const auto corpus = write_corpus(folder.path);
+  Heard one, two;
+  train(tiny(corpus, folder.path / "one", overrides("fp32")), one.hooks());
+  train_on_threads(tiny(corpus, folder.path / "two", overrides("fp32")), two.hooks(), 2);
+  EXPECT_LT(worst(one.steps, two.steps), 1e-4);
+}
+
+TEST(RanksRun, StopsTogether) {
+  const Folder folder("ranks_stopped");
+  const auto corpus = write_corpus(folder.path);
+  Heard heard;
+  heard.stop_at = 6;
+  const auto result = train_on_threads(tiny(corpus, folder.path / "run"), heard.hooks(), 2);
+  EXPECT_EQ(result.outcome, Outcome::stopped);
+  EXPECT_EQ(result.step, 6);
+}
+
+TEST(RanksRun, RefusesSizesThatDontFit) {
+  const Folder folder("ranks_refused");
+  const auto corpus = write_corpus(folder.path);
+  const auto refusal = [&](int ranks, std::vector<std::string> more) -> std::string {
+    try {
+      train_on_threads(tiny(corpus, folder.path / "run", std::move(more)), {}, ranks);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal(3, {"parallel.tp_size=2"}), HasSubstr("3 ranks are no multiple of tp_size * cp_size * pp_size"));
+  EXPECT_THAT(refusal(4, {"parallel.dp_size=2"}), HasSubstr("dp_size is 2, but 4 ranks"));
+  EXPECT_THAT(refusal(4, {"parallel.tensor_parallel_size=2", "parallel.data_parallel_size=3"}),
+              HasSubstr("dp_size is 3, but 4 ranks"));
+  EXPECT_THAT(refusal(3, {"parallel.tp_size=3"}), HasSubstr("heads 2 don't divide over tp_size 3"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path / "run" / "checkpoints"));
+}
+
+}  // namespace
+}  // namespace chorus
