@@ -73,6 +73,20 @@ SalmBatch make_salm_batch(Context& context, std::span<const SpeechSample> sample
   return batch;
 }
 
+SalmBatch make_salm_batch(Context& context, const Microbatch& microbatch, const RunConfig& config, const Tokenizer& tokenizer,
+                          const Prompt& prompt) {
+  std::vector<SpeechSample> samples;
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < microbatch.ids.size(); ++i) {
+    const auto values = static_cast<std::size_t>(microbatch.frames_of[i] * microbatch.mels);
+    samples.push_back({microbatch.ids[i],
+                       std::span<const float>(microbatch.features).subspan(static_cast<std::size_t>(at), values),
+                       microbatch.tokens[i]});
+    at += static_cast<std::int64_t>(values);
+  }
+  return make_salm_batch(context, samples, config, tokenizer, prompt, true);
+}
+
 LossCounts loss_counts(std::int64_t frames, std::span<const std::int32_t> text, const RunConfig& config, const Prompt& prompt) {
   const std::vector<std::int32_t> labels(text.begin(), text.end());
   return {.labels = static_cast<std::int64_t>(labels.size()) + prompt.trained_tokens(),

@@ -36,6 +36,10 @@ struct SpeechSample {
 SalmBatch make_salm_batch(Context& context, std::span<const SpeechSample> samples, const RunConfig& config,
                           const Tokenizer& tokenizer, const Prompt& prompt, bool train);
 
+/// A microbatch of the loader, for training.
+SalmBatch make_salm_batch(Context& context, const Microbatch& microbatch, const RunConfig& config, const Tokenizer& tokenizer,
+                          const Prompt& prompt);
+
 /// What a sample adds to the normalisers of the global batch.
 LossCounts loss_counts(std::int64_t frames, std::span<const std::int32_t> text, const RunConfig& config, const Prompt& prompt);
 

@@ -1,3 +1,4 @@
+#include <chorus/apps/check_phases.h>
 #include <chorus/apps/checkpoint_fit.h>
 #include <chorus/apps/init_from.h>
 #include <chorus/apps/run_data.h>
@@ -104,7 +105,7 @@ class Trainer {
     std::int64_t listens = hooks.evaluation != nullptr;
     world.broadcast(std::span<std::int64_t>(&listens, 1), 0);
     evaluates_ = listens > 0;
-    check_phases();
+    check_phases(config, entries_, frontend_, inputs_);
     context_.trace.sum(true);
     context_.trace.record(config.trainer.trace);
   }
@@ -157,30 +158,6 @@ class Trainer {
     RunInputs inputs = goes_on ? load_run_inputs(folder, config_) : open_run_inputs(folder, config_, entries_);
     world_.barrier();
     return inputs;
-  }
-
-  /// What a later phase can't do is said before the first step of the first.
-  void check_phases() const {
-    Salm declared(sized_config(config_, inputs_.tokenizer), inputs_.tokenizer.size() + 1);
-    std::vector<std::string> paths, all;
-    for_each_param(declared, [&](const std::string& path, const Param&) { paths.push_back(path); });
-    all = paths;
-    for_each_buffer(declared, [&](const std::string& path, const Buffer&) { all.push_back(path); });
-    const SampleMaker maker(entries_, frontend_, inputs_.tokenizer,
-                            {.seed = 0, .training = false, .content = config_.content(), .spec_augment = {}, .cache_bytes = 0});
-    for (std::size_t i = 0; i < config_.phases.size(); ++i) {
-      const PhaseConfig& phase = config_.phases[i];
-      const std::string key = "phases[" + std::to_string(i) + "].";
-      const PathPatterns freeze(key + "freeze_params", phase.freeze_params, paths);
-      const PathPatterns prevent(key + "prevent_freeze_params", phase.prevent_freeze_params, paths);
-      const bool trains =
-          std::any_of(paths.begin(), paths.end(), [&](const auto& p) { return !freeze.match(p) || prevent.match(p); });
-      require(trains, "train", key, "freeze_params leaves nothing to train");
-      require(phase.token_corruption == 0 || inputs_.tokenizer.has("<mask>"), "train", key, "token_corruption is ",
-              phase.token_corruption, ", but the tokenizer has no piece <mask> among its ", inputs_.tokenizer.size());
-      if (i > 0) (void)PathPatterns(key + "keep", phase.keep, all);
-      (void)make_planner(config_, phase, maker);
-    }
   }
 
   std::filesystem::path checkpoints() const { return config_.trainer.output_dir / "checkpoints"; }
@@ -368,7 +345,7 @@ class Trainer {
     phase_.gradients->start_step();
     double losses[2] = {};
     for (const auto& micro : batch.microbatches) {
-      const SalmBatch packed = pack(micro);
+      const SalmBatch packed = make_salm_batch(context_, micro, config_, inputs_.tokenizer, prompt_);
       const SalmLoss loss = phase_.built->model.loss(packed, options, pass);
       phase_.gradients->backward(loss.total, &micro == &batch.microbatches.back());
       losses[0] += loss.llm;
@@ -432,18 +409,6 @@ class Trainer {
     // Any piece but the special ones may take a token's place.
     for (int id = out.mask + 1; id < inputs_.tokenizer.size(); ++id) out.pieces.push_back(id);
     return out;
-  }
-
-  SalmBatch pack(const Microbatch& micro) {
-    std::vector<SpeechSample> samples;
-    std::int64_t at = 0;
-    for (std::size_t i = 0; i < micro.ids.size(); ++i) {
-      const auto values = static_cast<std::size_t>(micro.frames_of[i] * micro.mels);
-      samples.push_back({micro.ids[i], std::span<const float>(micro.features).subspan(static_cast<std::size_t>(at), values),
-                         micro.tokens[i]});
-      at += static_cast<std::int64_t>(values);
-    }
-    return make_salm_batch(context_, samples, config_, inputs_.tokenizer, prompt_, true);
   }
 
   static std::string samples_of(const LoadedBatch& batch) {

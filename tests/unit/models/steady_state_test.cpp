@@ -101,7 +101,7 @@ TEST_P(SteadyState, StepsTakeNothingFromTheSystem) {
   EXPECT_EQ(after.regions, before.regions) << "regions that the pool took";
   EXPECT_EQ(after.primitives, before.primitives) << "products that were prepared";
   // A hundredth of what is trained: blocks that grow with the model and come from the system there are this large here.
-  EXPECT_LE(largest_block, 3u << 10) << "bytes of the largest block beside the pool";
+  EXPECT_LE(largest_block, 4u << 10) << "bytes of the largest block beside the pool";
   if (!kernel::onednn::has_avx512()) return;  // below it oneDNN's products take memory of their own and give it back each time
   EXPECT_EQ(after.heap, before.heap) << "bytes that malloc took";
   EXPECT_LE(after.faults - before.faults, 2 * steps) << "page faults in " << steps << " steps";
