@@ -7,7 +7,7 @@
 
 namespace chorus {
 
-void check_phases(const RunConfig& config, std::span<const ManifestEntry> entries, const Frontend& frontend,
+void check_phases(const RunConfig& config, const std::vector<ManifestEntry>& entries, const Frontend& frontend,
                   const RunInputs& inputs) {
   Salm declared(sized_config(config, inputs.tokenizer), inputs.tokenizer.size() + 1);
   std::vector<std::string> paths, all;
