@@ -9,7 +9,7 @@ namespace chorus {
 struct MpiOptions : GroupOptions {
   /// Address of the caller's MPI_Comm, of which a duplicate is used; null: MPI_COMM_WORLD.
   const void* communicator = nullptr;
-  std::int64_t chunk_bytes = 1 << 20;  ///< no message is larger, at most 2^31 - 1
+  std::int64_t chunk_bytes = 2 << 20;  ///< no message is larger, at most 2^31 - 1
   std::int64_t small_bytes =
       8 << 10;                   ///< reductions up to this size are gathered and added by every rank: one exchange, not two
   double spin_seconds = 100e-6;  ///< a wait polls this long without news before it sleeps between polls

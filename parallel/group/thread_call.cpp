@@ -8,8 +8,6 @@
 namespace chorus::threads {
 namespace {
 
-// What one rank does at once rather than waking the others for it: the bytes that it touches.
-constexpr std::int64_t small_bytes = 128 << 10;
 // Shares of a reduction begin at multiples of this, so that ranks write no cache line in common.
 constexpr std::int64_t line_elements = 64;
 
@@ -112,7 +110,7 @@ void SharedCall::plan(int party) {
   ready_.store(true);
   if (pieces == 0) return wake_all();
   const std::int64_t touched = elements * bytes * (op == Op::all_reduce ? 2 * n : reduces(op) ? n + 1 : 2);
-  if (touched <= small_bytes) work(party, true);
+  if (touched <= world_.options.small_bytes) work(party, true);
 }
 
 void SharedCall::work(int party, bool all) {

@@ -11,7 +11,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int failure_tag = 1;
 constexpr std::size_t failure_bytes = 2048;
-constexpr auto farewell = std::chrono::milliseconds(200);  // what a failing rank gives its last messages
+constexpr auto farewell = std::chrono::milliseconds(100);  // what a failing rank gives its last messages
 
 /// Until all have ended or the time is over; those that haven't are left to MPI.
 void settle(std::vector<MPI_Request>& requests) {
@@ -73,6 +73,14 @@ Engine::~Engine() {
   MPI_Comm_free(&control_);
   MPI_Comm_free(&world_);
   if (finalizes_) MPI_Finalize();
+}
+
+Scratch Engine::take(std::size_t bytes) {
+  const auto fits = std::ranges::find_if(scratch_, [&](const Scratch& s) { return s.bytes >= bytes; });
+  if (fits == scratch_.end()) return {std::make_unique_for_overwrite<char[]>(bytes), bytes};
+  Scratch result = std::move(*fits);
+  scratch_.erase(fits);
+  return result;
 }
 
 void Engine::look_for_failures() {

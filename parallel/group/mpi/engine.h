@@ -10,6 +10,12 @@ namespace chorus::mpi {
 /// Throws an Error naming the call and what MPI says about `code`.
 void check(int code, const char* call);
 
+/// Memory that is not cleared, since it is written before it is read.
+struct Scratch {
+  std::unique_ptr<char[]> data;
+  std::size_t bytes = 0;
+};
+
 /// A call in flight: a few sets of requests that are tested until each has ended.
 class Operation {
  public:
@@ -32,6 +38,10 @@ class Engine {
   MPI_Comm world() const { return world_; }
   int rank() const { return rank_; }
   const std::shared_ptr<FlightRecorder>& recorder() const { return recorder_; }
+
+  /// Memory for what others give to a reduction; kept for later ones, whose pages are then there.
+  Scratch take(std::size_t bytes);
+  void give_back(Scratch scratch) { scratch_.push_back(std::move(scratch)); }
 
   void add(Operation& operation) { active_.push_back(&operation); }
   /// Until it is done; other calls in flight go on meanwhile.
@@ -62,6 +72,7 @@ class Engine {
   MPI_Request hearing_ = MPI_REQUEST_NULL;
   std::vector<MPI_Request> telling_;
   std::vector<std::shared_ptr<void>> abandoned_;
+  std::vector<Scratch> scratch_;
 };
 
 }  // namespace chorus::mpi

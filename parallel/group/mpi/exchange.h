@@ -64,7 +64,7 @@ class Exchange final : public Operation {
     std::vector<int> peers;           // whose request; -1 - peer for one that sends
     std::vector<std::int64_t> bytes;  // that it must bring
     std::size_t ended = 0;            // so many of the first requests have ended
-    std::vector<char> scratch;        // what others give to a reduction, in order of rank
+    Scratch scratch;                  // what others give to a reduction, in order of rank
   };
   struct Part {
     std::int64_t begin = 0, count = 0;  // elements
@@ -84,7 +84,7 @@ class Exchange final : public Operation {
   void receive(Lane& lane, int from, void* data, std::int64_t bytes, int tag);
   const char* in(std::int64_t element) const { return static_cast<const char*>(in_.data) + element * bytes_; }
   char* out(std::int64_t element) const { return static_cast<char*>(out_.data) + element * bytes_; }
-  char* scratch(Lane& lane, int rank) const { return lane.scratch.data() + rank * chunk_ * bytes_; }
+  char* scratch(Lane& lane, int rank) const { return lane.scratch.data.get() + rank * stride_; }
   bool reduces() const { return op_ == Op::all_reduce || op_ == Op::reduce_scatter || op_ == Op::barrier; }
   std::string who(int rank) const;
 
@@ -105,8 +105,9 @@ class Exchange final : public Operation {
   Tags tags_;
   std::vector<Signature> told_, heard_;
   Lane greeting_;
-  bool greeted_ = false, two_steps_ = false, done_ = false;
-  std::int64_t chunk_ = 1, rounds_ = 0;  // elements of a message at most; steps of the call
+  bool greeted_ = false, refused_ = false, two_steps_ = false, done_ = false;
+  // Elements of a message at most; steps of the call; bytes between what two ranks give in scratch memory.
+  std::int64_t chunk_ = 1, rounds_ = 0, stride_ = 0;
   std::array<Lane, Tags::lanes> lanes_;
 };
 

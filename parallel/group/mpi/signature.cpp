@@ -7,8 +7,13 @@ namespace chorus::mpi {
 namespace {
 
 struct Hash {
-  std::uint64_t value = 14695981039346656037u;  // FNV-1a, by words
-  void add(std::int64_t x) { value = (value ^ static_cast<std::uint64_t>(x)) * 1099511628211u; }
+  std::uint64_t value = 14695981039346656037u;
+  void add(std::int64_t x) {  // the mixing of splitmix64
+    value = (value ^ static_cast<std::uint64_t>(x)) + 0x9e3779b97f4a7c15u;
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
+    value ^= value >> 31;
+  }
 };
 
 bool message(Op op) { return op == Op::send || op == Op::receive; }

@@ -23,34 +23,43 @@ class Groups : public ::testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Threads, Groups, ::testing::Values(1, 2, 3, 4, 7));
 
-// Pieces of 1,000 bytes: the largest size has many, also when it is cut into seven parts of bf16.
+// Pieces of 1,000 bytes, which all ranks take part in: the largest size has some also when it is cut into seven parts of bf16.
 ThreadOptions small_pieces() {
   ThreadOptions options;
   options.piece_bytes = 1000;
+  options.small_bytes = 0;
   return options;
 }
 
 TEST_P(Groups, CollectivesEqualTheObvious) {
-  const std::int64_t sizes[] = {0, 1, 7, 333, 20011};
+  const std::int64_t sizes[] = {0, 1, 7, 333, 7001};
   run_ranks(ranks(), small_pieces(), [&](Group& world) { testing::exercise_collectives(world, sizes); });
 }
 TEST_P(Groups, PiecesOfOneElement) {
   ThreadOptions options;
   options.piece_bytes = 1;
-  const std::int64_t sizes[] = {3, 4099};
+  options.small_bytes = 0;
+  const std::int64_t sizes[] = {3, 401};
   run_ranks(ranks(), options, [&](Group& world) { testing::exercise_collectives(world, sizes); });
 }
 TEST_P(Groups, MessagesArriveInOrder) {
-  const std::int64_t sizes[] = {0, 1, 333, 40007};
-  run_ranks(ranks(), {}, [&](Group& world) { testing::exercise_messages(world, sizes); });
+  const std::int64_t sizes[] = {0, 1, 333, 5003};
+  run_ranks(ranks(), small_pieces(), [&](Group& world) { testing::exercise_messages(world, sizes); });
 }
 TEST_P(Groups, CallsInFlightGiveTheBitsOfBlockingOnes) {
   run_ranks(ranks(), {}, [](Group& world) {
     testing::exercise_in_flight(world, 5);
-    testing::exercise_in_flight(world, 20011);
+    testing::exercise_in_flight(world, 9001);
   });
 }
 TEST_P(Groups, SplitAndSplitAgain) { run_ranks(ranks(), {}, testing::exercise_split); }
+TEST_P(Groups, WhoComesLastDoesSmallCalls) {
+  const std::int64_t sizes[] = {1, 333};
+  run_ranks(ranks(), {}, [&](Group& world) {
+    testing::exercise_collectives(world, sizes);
+    testing::exercise_messages(world, sizes);
+  });
+}
 TEST_P(Groups, BadArgumentsAreNamed) { run_ranks(ranks(), {}, testing::exercise_bad_arguments); }
 
 TEST_P(Groups, DelayedRanksGiveTheSameBits) {
