@@ -1,6 +1,9 @@
+#include <chorus/parallel/group/mpi.h>
+#include <chorus/parallel/group/nccl.h>
 #include <chorus/parallel/group/reduce.h>
 #include <chorus/parallel/group/solo.h>
 #include <chorus/parallel/group/threads.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -130,6 +133,19 @@ TEST(Groups, ADroppedCallIsWaitedFor) {
     EXPECT_FALSE(pending);
     EXPECT_EQ(y.back(), 2.0);
   });
+}
+
+TEST(Backends, ThatAreNotBuiltSayHowToGetThem) {
+  using ::testing::HasSubstr;
+  using ::testing::ThrowsMessage;
+  SoloGroup host;
+  if (!nccl_built()) {
+    EXPECT_THAT([&] { nccl_group(host, Cuda{}, {}); }, ThrowsMessage<Error>(HasSubstr("-DCHORUS_NCCL=ON")));
+  }
+  if (!mpi_built()) {
+    EXPECT_THAT([] { mpi_group({}); }, ThrowsMessage<Error>(HasSubstr("-DCHORUS_MPI=ON")));
+    EXPECT_THAT([] { run_mpi({}, [](Group&) {}); }, ThrowsMessage<Error>(HasSubstr("libopenmpi-dev")));
+  }
 }
 
 TEST(Reduce, NanWinsMaximaAndMinima) {
