@@ -112,7 +112,8 @@ class Trainer {
 
   TrainingResult run() {
     if (world_.size() > 1)
-      say(std::to_string(world_.size()) + " ranks: " + mesh_.shape().describe(config_.parallel.sequence_parallel));
+      say(std::to_string(world_.size()) + " ranks: " + mesh_.shape().describe(config_.parallel.sequence_parallel) + ", " +
+          std::to_string(omp_get_max_threads()) + (omp_get_max_threads() == 1 ? " thread" : " threads") + " each");
     resume_or_start();
     first_step_ = progress_.step;
     if (hooks_.start) hooks_.start({progress_.step, config_.total_steps(), parameter_count()});

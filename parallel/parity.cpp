@@ -197,6 +197,7 @@ ParityRun detail::parity_run(const AnyParity& parity, const ParityOptions& optio
   }
   runs[0].bytes_sent = traffic.take();
   for (auto& [name, bytes] : runs[0].bytes_sent) bytes /= options.steps;
+  if (parity.predicted_bytes) runs[0].bytes_predicted = parity.predicted_bytes(mesh_shape(sizes, ranks));
   return std::move(runs[0]);
 }
 
@@ -208,6 +209,11 @@ std::string ParityReport::text() const {
   std::ostringstream out;
   for (const auto& [name, worst] : {std::pair{"loss", &loss}, {"gradient", &gradient}, {"norm", &norm}, {"weight", &weight}})
     out << name << ": off by " << worst->difference << (worst->where.empty() ? "" : " at " + worst->where) << '\n';
+  for (const auto& [name, sent] : bytes) {
+    out << name << ": " << sent.first << " bytes sent by a rank in a step";
+    if (sent.second > 0) out << ", " << sent.second << " predicted";
+    out << '\n';
+  }
   if (!same_start) out << "initial weights differ\n";
   if (!counts_once) out << "the norm doesn't count every parameter once\n";
   return out.str();
@@ -220,6 +226,9 @@ ParityReport compare(const ParityRun& serial, const ParityRun& parallel) {
   consider_all(report.gradient, serial.gradients, parallel.gradients);
   consider_all(report.weight, serial.weights, parallel.weights);
   report.same_start = serial.initial == parallel.initial;
+  for (const auto* side : {&parallel.bytes_sent, &parallel.bytes_predicted})
+    for (const auto& [name, bytes] : *side)
+      (side == &parallel.bytes_sent ? report.bytes[name].first : report.bytes[name].second) = bytes;
   const auto ones = static_cast<double>(parallel.parameters);
   report.counts_once = parallel.parameters == serial.parameters && std::abs(parallel.norm_of_ones - ones) < 1e-9 * ones;
   return report;

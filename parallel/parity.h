@@ -20,6 +20,8 @@ struct ParityModel {
   /// counts of the whole batch. An empty tensor where none of them has a share.
   std::function<Tensor(M&, Context&, std::span<const int> samples, const Pass&)> loss;
   FreezeRules freeze = {};
+  /// What a rank should send in a step, by the keys of ParityRun::bytes_sent; none: nothing is predicted.
+  std::function<std::map<std::string, double>(const MeshShape&)> predicted_bytes = {};
 };
 
 struct ParityOptions {
@@ -43,7 +45,7 @@ struct ParityRun {
   double norm_of_ones = 0;                               ///< the squared norm when every gradient is 1
   std::int64_t parameters = 0;                           ///< trainable, logical
   /// Bytes that a rank sends, on average, by axis and kind of call, as ring algorithms would; "tp all_gather".
-  std::map<std::string, double> bytes_sent;
+  std::map<std::string, double> bytes_sent, bytes_predicted;
 };
 
 /// Two runs compared. A difference is relative to the largest magnitude of the tensor it lies in, at least to 1e-6 of the
@@ -54,8 +56,9 @@ struct ParityReport {
     std::string where;  ///< path and element, with both values
   };
   Worst loss, gradient, norm, weight;
-  bool same_start = true;   ///< bit-equal initial weights
-  bool counts_once = true;  ///< norm^2 of ones is the number of parameters
+  bool same_start = true;                                  ///< bit-equal initial weights
+  bool counts_once = true;                                 ///< norm^2 of ones is the number of parameters
+  std::map<std::string, std::pair<double, double>> bytes;  ///< what a rank sent in a step, and the prediction (0: none)
   double worst() const;
   bool passed(double tolerance = 1e-10) const { return same_start && counts_once && worst() <= tolerance; }
   std::string text() const;  ///< some lines for people
@@ -77,6 +80,7 @@ struct AnyParity {
   std::function<Plan(const Mesh&)> plan;
   int samples;
   FreezeRules freeze;
+  std::function<std::map<std::string, double>(const MeshShape&)> predicted_bytes;
 };
 ParityRun parity_run(const AnyParity& parity, const ParityOptions& options, const MeshSizes& sizes, int ranks);
 
@@ -100,7 +104,7 @@ AnyParity any_parity(const ParityModel<M>& given) {
     };
     return any;
   };
-  return {make, given.plan, given.samples, given.freeze};
+  return {make, given.plan, given.samples, given.freeze, given.predicted_bytes};
 }
 }  // namespace detail
 

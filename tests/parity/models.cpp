@@ -103,6 +103,42 @@ LossCounts counts_of(const ParityVariant& v, const SalmConfig& config) {
   return counts;
 }
 
+double decoder_parameters(const SalmConfig& config) {
+  Salm declared(config, classes);
+  double n = 0;
+  for_each_param(declared, [&](const std::string&, const Param& param) { n += static_cast<double>(param.global.numel()); });
+  return n;
+}
+
+/// In f64, when nothing is frozen and all samples lie on each data-parallel rank or none of them does. Activations: Korthikanti
+/// et al. (2022), with the loss's and the embedding's; gradients: a ring's all-reduce.
+std::map<std::string, double> decoder_bytes(const LlmConfig& config, const MeshShape& mesh, bool sequence_parallel,
+                                            double parameters) {
+  constexpr double element = 8, statistics = 4 * 8;
+  double rows = 0;
+  for (const auto n : text_lengths) rows += static_cast<double>(n);
+  rows /= mesh.dp();  // on average
+  const double t = mesh.tp, d = mesh.dp(), layers = config.num_hidden_layers, hidden = config.hidden_size;
+  const double activation = rows * hidden * element, ring = (t - 1) / t;
+  std::map<std::string, double> bytes;
+  if (t > 1) {
+    const double loss = t * rows * statistics;  // of each row that has a label
+    if (!sequence_parallel) {
+      // Forward: attention and feed-forward of each layer, the embedding. Backward: their inputs, and the loss's.
+      bytes["tp all_reduce"] = 2 * ring * (4 * layers + 2) * activation;
+      bytes["tp all_gather"] = ring * loss;
+    } else {
+      // Forward two a layer and the loss's; backward two a layer, two a layer once more for the weights, the decoder's input.
+      bytes["tp all_gather"] = ring * ((6 * layers + 2) * activation + loss);
+      bytes["tp reduce_scatter"] = ring * (4 * layers + 1) * activation;
+      // The embedding's output, and the gradients of the norms.
+      bytes["tp all_reduce"] = 2 * ring * (activation + (2 * layers + 1) * hidden * element);
+    }
+  }
+  if (d > 1 && t == 1) bytes["dp_cp all_reduce"] = 2 * (d - 1) / d * parameters * element;
+  return bytes;
+}
+
 }  // namespace
 
 ParityModel<Salm> parity_model(const ParityVariant& v) {
@@ -125,6 +161,10 @@ ParityModel<Salm> parity_model(const ParityVariant& v) {
                                   .corruption = {}};
     return model.loss(batch, options, pass).total;
   };
+  if (v.model == "decoder") {
+    parity.predicted_bytes = [config, sp = v.sequence_parallel, parameters = decoder_parameters(config)](
+                                 const MeshShape& mesh) { return decoder_bytes(config.llm, mesh, sp, parameters); };
+  }
   return parity;
 }
 
