@@ -419,24 +419,29 @@ class Trainer {
     return ids;
   }
 
+  /// "the gradient norm of step 7 is nan, its loss inf; nothing was updated". The sign of what is no number says nothing.
+  std::string what_happened(double norm, double loss) const {
+    std::ostringstream text;
+    text << "the gradient norm of step " << progress_.step + 1 << " is " << std::abs(norm) << ", its loss "
+         << (std::isnan(loss) ? std::abs(loss) : loss) << "; nothing was updated";
+    return text.str();
+  }
+
   [[noreturn]] void refuse_update(double norm, double loss, const LoadedBatch& batch) const {
-    const std::string before =
-        progress_.skipped_steps > 0
-            ? "; as many as trainer.skip_nonfinite_steps = " + std::to_string(config_.trainer.skip_nonfinite_steps) +
-                  " were skipped before"
-            : "";
-    fail("train", "the gradient norm of step ", progress_.step + 1, " is ", norm, ", its loss ", loss, "; nothing was updated",
-         before, ". Samples of the step:", samples_of(batch), ". The newest checkpoint is in ", checkpoints().string());
+    const std::string before = progress_.skipped_steps > 0
+                                   ? "; " + std::to_string(progress_.skipped_steps) +
+                                         " such batches were skipped before, trainer.skip_nonfinite_steps is " +
+                                         std::to_string(config_.trainer.skip_nonfinite_steps)
+                                   : "";
+    fail("train", what_happened(norm, loss), before, ". Samples of the step:", samples_of(batch),
+         ". The newest checkpoint is in ", checkpoints().string());
   }
 
   /// Only the place in the data goes on: the same step is tried with the next batch.
   void skip(double norm, double loss, LoadedBatch batch) {
     ++progress_.skipped_steps;
-    std::ostringstream text;
-    text << "skipped a batch: the gradient norm of step " << progress_.step + 1 << " is " << norm << ", its loss " << loss
-         << "; nothing was updated (" << progress_.skipped_steps << " of at most " << config_.trainer.skip_nonfinite_steps
-         << "). Its samples:" << samples_of(batch);
-    say(text.str());
+    say("skipped a batch: " + what_happened(norm, loss) + " (" + std::to_string(progress_.skipped_steps) + " of at most " +
+        std::to_string(config_.trainer.skip_nonfinite_steps) + "). Its samples:" + samples_of(batch));
     phase_.gradients->start_step();  // frees the gradients
     discard_statistics(phase_.built->model);
     phase_.loader->reuse(std::move(batch));

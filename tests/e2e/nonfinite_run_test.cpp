@@ -96,7 +96,8 @@ TEST(NonFiniteRun, OneMoreEndsTheRunAlsoAfterAResume) {
   const Spoilt none(run_of(folder, "none", {}));
   EXPECT_THAT(none.error, HasSubstr("nothing was updated. Samples of the step: 12. The newest checkpoint"));
   const Spoilt once(run_of(folder, "once", {"trainer.skip_nonfinite_steps=1"}));
-  const std::string expected = "nothing was updated; as many as trainer.skip_nonfinite_steps = 1 were skipped before. Samples";
+  const std::string expected =
+      "nothing was updated; 1 such batches were skipped before, trainer.skip_nonfinite_steps is 1. Samples";
   EXPECT_THAT(once.error, HasSubstr(expected));
   ASSERT_GT(once.heard.steps.size(), none.heard.steps.size() + 5);
 

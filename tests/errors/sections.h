@@ -10,6 +10,7 @@ void manifest_errors(ErrorTable& table);
 void audio_errors(ErrorTable& table);
 void text_errors(ErrorTable& table);
 void tokenizer_errors(ErrorTable& table);
+void training_errors(ErrorTable& table);
 void checkpoint_errors(ErrorTable& table);
 void write_errors(ErrorTable& table);
 
@@ -21,6 +22,7 @@ inline void every_error(ErrorTable& table) {
   audio_errors(table);
   text_errors(table);
   tokenizer_errors(table);
+  training_errors(table);
   checkpoint_errors(table);
   write_errors(table);
 }

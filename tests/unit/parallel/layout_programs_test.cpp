@@ -1,5 +1,6 @@
 // Random programs over two uneven axes equal one rank's, and what the rules don't allow is refused. The rules are written down
 // once more here, as the table of rows that they are.
+#include <chorus/core/rng.h>
 #include <chorus/parallel/group/threads.h>
 #include <chorus/parallel/redistribute.h>
 #include <chorus/tensor/ops/linear.h>
