@@ -9,7 +9,7 @@ namespace chorus {
 struct ParallelConfig {
   int dp_size = 0, tp_size = 1;
   int data_parallel_size = 0, tensor_parallel_size = 0;  ///< other names of the same
-  bool sequence_parallel = false;
+  bool sequence_parallel = false, tp_comm_overlap = false;
   DdpOptions ddp;
 
   template <class V>
@@ -19,6 +19,7 @@ struct ParallelConfig {
     v("data_parallel_size", data_parallel_size, "another name of dp_size", between(0, 1 << 20));
     v("tensor_parallel_size", tensor_parallel_size, "another name of tp_size; 0: not given", between(0, 1 << 20));
     v("sequence_parallel", sequence_parallel, "rows between the layers' products are shared out too");
+    v("tp_comm_overlap", tp_comm_overlap, "gradients of activations are exchanged while those of weights are computed");
     v("ddp", ddp, "sums of gradients over data-parallel ranks");
   }
   template <class Check>
@@ -28,6 +29,7 @@ struct ParallelConfig {
     check(tp_size == 1 || tensor_parallel_size == 0 || tp_size == tensor_parallel_size, "tensor_parallel_size",
           tensor_parallel_size, ", but tp_size is ", tp_size);
     check(!sequence_parallel || tp() > 1, "sequence_parallel", "needs a tp_size of more than 1");
+    check(!tp_comm_overlap || tp() > 1, "tp_comm_overlap", "needs a tp_size of more than 1");
   }
   int dp() const { return dp_size ? dp_size : data_parallel_size; }
   int tp() const { return tensor_parallel_size ? tensor_parallel_size : tp_size; }

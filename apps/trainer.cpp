@@ -102,6 +102,7 @@ class Trainer {
       validation_ =
           sources_of(read_usable(config.data.validation, config.data.skip_bad_lines, config.content(), hooks.message).entries);
     if (config.model.perception && !validation_.empty()) evaluated_.chunks = chunk_options({}, config);
+    if (config.parallel.tp_comm_overlap) mesh_.overlap_exchanges();
     std::int64_t listens = hooks.evaluation != nullptr;
     world.broadcast(std::span<std::int64_t>(&listens, 1), 0);
     evaluates_ = listens > 0;

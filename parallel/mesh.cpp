@@ -168,6 +168,10 @@ void Mesh::factor(const std::string& name, int outer, const std::string& outer_n
   add(inner_name, fast);
 }
 
+void Mesh::overlap_exchanges() {
+  for (auto& [name, axis] : axes_) axis.overlap = true;
+}
+
 void Mesh::split_sums(std::uint64_t seed) {
   for (auto& [name, axis] : axes_) axis.split_sums = true, axis.split_seed = seed;
 }

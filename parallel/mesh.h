@@ -16,6 +16,7 @@ struct Axis {
   Group* group = nullptr;   ///< null where nothing is to move: then only shapes and layouts are made
   bool split_sums = false;  ///< what becomes `sum` is cut at random, so that nothing which must not meet a sum goes unnoticed
   std::uint64_t split_seed = 0;
+  bool overlap = false;  ///< whether gradients are exchanged while weight gradients are computed
 };
 
 /// Sizes as asked for; 0 means "what is left": world / (tp * cp * pp) for dp, dp / dp_replicate for dp_shard.
@@ -75,6 +76,8 @@ class Mesh {
   /// Cuts an axis into an outer and an inner one of `outer` and size / outer ranks: "tp.kv", "tp.rep". A collective call; the
   /// same factors are made once.
   void factor(const std::string& axis, int outer, const std::string& outer_name, const std::string& inner_name);
+  /// See Axis::overlap; bits are the same.
+  void overlap_exchanges();
   /// For the parity harness: see Axis::split_sums.
   void split_sums(std::uint64_t seed);
 

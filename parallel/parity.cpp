@@ -73,6 +73,7 @@ ParityRun run_rank(const detail::AnyParity& parity, const ParityOptions& options
                    Traffic* traffic, const std::function<void(bool)>& count_traffic) {
   Mesh mesh(world, mesh_shape(sizes, world.size()));
   if (options.split_sums) mesh.split_sums(options.seed);
+  if (options.tp_comm_overlap) mesh.overlap_exchanges();
   Context context;
   const detail::AnyModel model = parity.make();
   if (parity.plan) {

@@ -33,7 +33,8 @@ struct ParityOptions {
   DdpOptions ddp;
   /// Samples of (dp rank, microbatch) in a step; none: dealt like cards.
   std::function<std::vector<int>(int dp_rank, int microbatch)> deal;
-  bool split_sums = true;  ///< sums are cut at random over ranks (Axis::split_sums)
+  bool tp_comm_overlap = false;  ///< Mesh::overlap_exchanges
+  bool split_sums = true;        ///< sums are cut at random over ranks (Axis::split_sums)
 };
 
 /// What one run of some steps did, brought together from all ranks.

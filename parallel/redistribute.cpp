@@ -113,41 +113,63 @@ Tensor among_zeros(const Tensor& x, int dim, std::int64_t whole, Range part) {
   return y;
 }
 
-Tensor summed(Tensor x, const Axis& axis) {
-  Tensor y = x.unshared() ? std::move(x) : x.clone();
-  axis.group->all_reduce(y);
-  return y;
+/// A collective call that may still go on.
+struct Exchange {
+  Tensor result, source;  ///< source: what the call reads, if that isn't the result
+  Pending pending;
+  int dim = -1;  ///< of the result, whose parts lie one after another; -1: it lies as it should
+  std::vector<Range> parts;
+  Tensor finish() {
+    pending.wait();
+    source = {};
+    return dim < 0 ? std::move(result) : unpacked(result, dim, parts);
+  }
+};
+
+Exchange start_sum(Tensor x, const Axis& axis) {
+  Exchange exchange;
+  exchange.result = x.unshared() ? std::move(x) : x.clone();
+  exchange.pending = axis.group->start_all_reduce(exchange.result);
+  return exchange;
 }
 
-Tensor summed_part(const Tensor& x, const Axis& axis, int dim) {
+Exchange start_summed_part(const Tensor& x, const Axis& axis, int dim) {
   const auto parts = ranges(x.size(dim), axis);
   const Around around(x.shape(), dim);
-  const Tensor in = packed(x, dim, parts);
-  Tensor y = Tensor::empty(x.context(), with(x.shape(), dim, parts[static_cast<std::size_t>(axis.rank)].count()), x.dtype());
-  axis.group->reduce_scatter(in, y, counts(parts, around.outer * around.inner));
-  return y;
+  Exchange exchange;
+  exchange.source = packed(x, dim, parts);
+  exchange.result =
+      Tensor::empty(x.context(), with(x.shape(), dim, parts[static_cast<std::size_t>(axis.rank)].count()), x.dtype());
+  exchange.pending =
+      axis.group->start_reduce_scatter(exchange.source, exchange.result, counts(parts, around.outer * around.inner));
+  return exchange;
 }
 
-Tensor gathered(const Tensor& x, const Axis& axis, int dim, std::int64_t whole) {
-  const auto parts = ranges(whole, axis);
+Exchange start_gather(const Tensor& x, const Axis& axis, int dim, std::int64_t whole) {
+  Exchange exchange;
+  exchange.dim = dim;
+  exchange.parts = ranges(whole, axis);
   const Around around(x.shape(), dim);
-  Tensor y = Tensor::empty(x.context(), with(x.shape(), dim, whole), x.dtype());
-  axis.group->all_gather(x, y, counts(parts, around.outer * around.inner));
-  return unpacked(y, dim, parts);
+  exchange.source = x;
+  exchange.result = Tensor::empty(x.context(), with(x.shape(), dim, whole), x.dtype());
+  exchange.pending = axis.group->start_all_gather(x, exchange.result, counts(exchange.parts, around.outer * around.inner));
+  return exchange;
 }
 
 /// Every rank cuts its part of dim `from` along dim `to` and joins what it receives along `from`.
-Tensor exchanged(const Tensor& x, const Axis& axis, int from, int to, std::int64_t whole) {
-  const auto received_parts = ranges(whole, axis), sent_parts = ranges(x.size(to), axis);
+Exchange start_exchange(const Tensor& x, const Axis& axis, int from, int to, std::int64_t whole) {
+  Exchange exchange;
+  exchange.dim = from;
+  exchange.parts = ranges(whole, axis);
+  const auto sent_parts = ranges(x.size(to), axis);
   const Range mine = sent_parts[static_cast<std::size_t>(axis.rank)];
   const Shape result = with(with(x.shape(), to, mine.count()), from, whole);
-  const std::int64_t other = x.numel() == 0 && (x.size(from) == 0 || x.size(to) == 0)
-                                 ? with(with(x.shape(), from, 1), to, 1).numel()
-                                 : x.numel() / (x.size(from) * x.size(to));
-  const Tensor in = packed(x, to, sent_parts);
-  Tensor y = Tensor::empty(x.context(), result, x.dtype());
-  axis.group->all_to_all(in, counts(sent_parts, x.size(from) * other), y, counts(received_parts, mine.count() * other));
-  return unpacked(y, from, received_parts);
+  const std::int64_t other = with(with(x.shape(), from, 1), to, 1).numel();
+  exchange.source = packed(x, to, sent_parts);
+  exchange.result = Tensor::empty(x.context(), result, x.dtype());
+  exchange.pending = axis.group->start_all_to_all(exchange.source, counts(sent_parts, x.size(from) * other), exchange.result,
+                                                  counts(exchange.parts, mine.count() * other));
+  return exchange;
 }
 
 /// Without anybody to talk to: what the result looks like.
@@ -165,18 +187,40 @@ struct Move {
   std::int64_t from_whole, to_whole;
 };
 
+Exchange start_move(Tensor x, const Axis& axis, Placement from, Placement to, std::int64_t whole) {
+  Exchange done;
+  if (axis.size == 1 || from == to || (replicated(from) && replicated(to))) {
+    done.result = std::move(x);
+    return done;
+  }
+  const Range mine = shard_range(whole, axis.rank, axis.size);
+  require(!sharded(from) || mine.count() == x.size(from.dim), "redistribute", "dim ", from.dim, " of ", x, " is no part ",
+          axis.rank, " of ", axis.size, " of ", whole, " along ", axis.name);
+  if (!axis.group) {
+    done.result = imagined(x, axis, from, to, whole);
+  } else if (to == sum) {
+    done.result = sharded(from) ? among_zeros(x, from.dim, whole, mine) : as_sum(x, axis);
+  } else if (from == sum) {
+    return sharded(to) ? start_summed_part(x, axis, to.dim) : start_sum(std::move(x), axis);
+  } else if (replicated(from)) {
+    done.result = slice(x, to.dim, shard_range(x.size(to.dim), axis.rank, axis.size));
+  } else {
+    return sharded(to) ? start_exchange(x, axis, from.dim, to.dim, whole) : start_gather(x, axis, from.dim, whole);
+  }
+  return done;
+}
+
+/// What a backward rule does, begun.
+struct MoveUnderway final : Underway {
+  explicit MoveUnderway(Exchange exchange) : exchange(std::move(exchange)) {}
+  Grads arrive() override { return {exchange.finish()}; }
+  Exchange exchange;
+};
+
 }  // namespace
 
 Tensor moved(Tensor x, const Axis& axis, Placement from, Placement to, std::int64_t whole) {
-  if (axis.size == 1 || from == to || (replicated(from) && replicated(to))) return x;
-  require(!sharded(from) || shard_range(whole, axis.rank, axis.size).count() == x.size(from.dim), "redistribute", "dim ",
-          from.dim, " of ", x, " is no part ", axis.rank, " of ", axis.size, " of ", whole, " along ", axis.name);
-  if (!axis.group) return imagined(x, axis, from, to, whole);
-  if (to == sum)
-    return sharded(from) ? among_zeros(x, from.dim, whole, shard_range(whole, axis.rank, axis.size)) : as_sum(x, axis);
-  if (from == sum) return sharded(to) ? summed_part(x, axis, to.dim) : summed(std::move(x), axis);
-  if (replicated(from)) return slice(x, to.dim, shard_range(x.size(to.dim), axis.rank, axis.size));
-  return sharded(to) ? exchanged(x, axis, from.dim, to.dim, whole) : gathered(x, axis, from.dim, whole);
+  return start_move(std::move(x), axis, from, to, whole).finish();
 }
 
 Tensor redistribute(Tensor x, const Axis& axis, Placement to) {
@@ -210,8 +254,14 @@ Tensor redistribute(Tensor x, const Axis& axis, Placement to) {
   const auto rule = [move](const Backward& b) {
     return Grads{moved(b.dy, *move.axis, placement::dual(move.to), placement::dual(move.from), move.to_whole)};
   };
-  if (!gathers) return record(op, std::move(y), {input}, {}, rule);
-  y = record(op, std::move(y), {input}, {shard}, rule);
+  y = record(op, std::move(y), {input}, gathers ? Saved{shard} : Saved{}, rule);
+  if (axis.overlap) {
+    y.node()->begin = [move](const Tensor& dy) -> std::unique_ptr<Underway> {
+      return std::make_unique<MoveUnderway>(
+          start_move(dy, *move.axis, placement::dual(move.to), placement::dual(move.from), move.to_whole));
+    };
+  }
+  if (!gathers) return y;
   return remade_by(std::move(y), [move](const Backward& b) {
     return Grads{moved(b.saved[0], *move.axis, move.from, move.to, move.from_whole)};
   });

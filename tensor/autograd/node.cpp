@@ -170,7 +170,8 @@ void backward(const Tensor& y, const BackwardOptions& options) {
     require(static_cast<bool>(node->rule), node->op, "the graph was walked already: saved tensors are gone");
     const Span span(dy.context().trace, node->op);
     remake_saved(*node);
-    Grads grads = node->rule(Backward{node->saved, dy, node->inputs});
+    Grads grads = node->underway ? node->underway->arrive() : node->rule(Backward{node->saved, dy, node->inputs});
+    node->underway.reset();
     require(grads.size() == node->inputs.size(), node->op, "rule gave ", grads.size(), " gradients for ", node->inputs.size(),
             " inputs");
     for (std::size_t i = 0; i < grads.size(); ++i)
@@ -180,6 +181,11 @@ void backward(const Tensor& y, const BackwardOptions& options) {
     if (put_off) {
       options.deferred->add(node, dy);
     } else if (node->weight_rule) {
+      // The next node's gradient is complete: what could add to it has a higher number.
+      if (!ready.empty() && ready.top()->begin && !ready.top()->underway) {
+        Node& next = *ready.top();
+        next.underway = next.begin(next.grad);
+      }
       run_rule(node->weight_rule, *node, dy);
     }
     if (options.after) options.after(*node);

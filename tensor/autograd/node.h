@@ -66,6 +66,12 @@ struct Remade {
   Shape shape;
 };
 
+/// Gradients that others help to make, while this rank goes on with something else.
+struct Underway {
+  virtual ~Underway() = default;
+  virtual Grads arrive() = 0;  ///< waits for them
+};
+
 struct Node {
   const char* op = "";
   std::uint64_t order = 0;                    ///< creation number; backward runs in falling order
@@ -75,6 +81,10 @@ struct Node {
   AnyRule weight_rule;  ///< gradients that may be asked for later: those of leaves, written to their sinks
   AnyRule remake;       ///< gives the output once more, from `saved`; empty where that costs more than keeping it
   std::vector<Remade> remade;
+  /// Begins what `rule` does, of an op that talks to other ranks: backward calls it before it computes the weight gradients of
+  /// the op that reads this one's output. Empty: there is nothing to gain.
+  std::function<std::unique_ptr<Underway>(const Tensor& dy)> begin{};
+  std::unique_ptr<Underway> underway{};
   int remake_depth = 0;  ///< how many remakes one takes, if those before it are remade too
   Shape shape;           ///< of the output; gradients of its reshaped handles are brought to it
   Tensor grad;           ///< sum of what arrived so far, during backward

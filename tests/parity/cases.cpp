@@ -106,6 +106,7 @@ ParityOptions ParityCase::options() const {
   ParityOptions options;
   options.accumulation = accumulation;
   options.ddp = ddp;
+  options.tp_comm_overlap = ddp.overlap_grad_reduce;
   return options;
 }
 
@@ -175,7 +176,7 @@ Verdict judge(const ParityCase& c) {
   if (!report.passed()) return {Verdict::failed, report.text(), report.worst()};
   if (c.ddp.overlap_grad_reduce) {
     ParityOptions options = c.options();
-    options.ddp.overlap_grad_reduce = false;
+    options.ddp.overlap_grad_reduce = options.tp_comm_overlap = false;
     const ParityRun after = parity_parallel(model, c.sizes(), c.dp * c.tp, options);
     if (after.losses != run.losses || after.gradients != run.gradients || after.weights != run.weights)
       return {Verdict::failed, "overlap changes bits", report.worst()};
