@@ -196,6 +196,8 @@ void exercise_in_flight(Group& group, std::int64_t size) {
   std::vector<Guarded<double>> scattered, scatter_inputs;
   reductions.reserve(rounds), blocking.reserve(rounds), gathered.reserve(rounds), scattered.reserve(rounds);
   scatter_inputs.reserve(rounds);
+  std::vector<Guarded<std::int32_t>> exchanged, exchange_inputs;
+  exchanged.reserve(rounds), exchange_inputs.reserve(rounds);
   std::vector<Pending> pending;
   const auto value = [&](int round) {
     return [round, me](std::int64_t i) { return value_of<float>(me, i, 50 + static_cast<std::uint64_t>(round)); };
@@ -213,9 +215,13 @@ void exercise_in_flight(Group& group, std::int64_t size) {
     auto& in = scatter_inputs.emplace_back(count * n);
     in.fill([&](std::int64_t i) { return value_of<double>(me, i, 80); });
     pending.push_back(group.start_reduce_scatter(in.elements(), scattered.emplace_back(count).elements(), counts));
+    auto& given = exchange_inputs.emplace_back(count * n);
+    given.fill([&](std::int64_t i) { return value_of<std::int32_t>(me, i, 90); });
+    const std::vector<std::int64_t> same(counts);
+    pending.push_back(group.start_all_to_all(given.elements(), same, exchanged.emplace_back(count * n).elements(), same));
   }
-  for (std::size_t i = 0; i < pending.size(); ++i)
-    pending[(i * 7 + 3) % pending.size()].wait();  // 7 and 24 have no common factor
+  // 7 and 32 have no common factor.
+  for (std::size_t i = 0; i < pending.size(); ++i) pending[(i * 7 + 3) % pending.size()].wait();
   for (int round = 0; round < rounds; ++round) {
     const std::int64_t count = size + 13 * round;
     const auto at = static_cast<std::size_t>(round);
@@ -225,6 +231,9 @@ void exercise_in_flight(Group& group, std::int64_t size) {
     x.expect([&](std::int64_t i) { return reductions[at].data()[i]; }, "a blocking reduction against one in flight");
     x.expect([&](std::int64_t i) { return reduced<float>(n, i, 50 + at, Reduce::sum); }, "a reduction");
     gathered[at].expect([&](std::int64_t i) { return value_of<bf16>(static_cast<int>(i / count), i % count, 70); }, "a gather");
+    exchanged[at].expect(
+        [&](std::int64_t i) { return value_of<std::int32_t>(static_cast<int>(i / count), me * count + i % count, 90); },
+        "an exchange");
     scattered[at].expect([&](std::int64_t i) { return reduced<double>(n, me * count + i, 80, Reduce::sum); }, "a scatter");
   }
 }
