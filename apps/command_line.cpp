@@ -20,6 +20,7 @@ void add_train_command(CLI::App& app, int& status) {
   command
       ->add_option("--ranks", options->ranks,
                    "Train as so many ranks, each a thread of this process; [parallel] shares them out")
+      ->excludes(dry_run)  // which plans the memory of one rank that has all
       ->check(CLI::Range(1, 4096));
   command->callback([options, &status] { status = run_train(*options); });
 }
