@@ -115,7 +115,7 @@ struct TrainerConfig {
       not_empty());
     v("seed", seed, "of initial values, data order and everything random");
     v("precision", precision, "bf16-mixed: values and activations in bf16, f32 masters", one_of("fp32", "fp64", "bf16-mixed"));
-    v("threads", threads, "OpenMP threads; 0: the cores of the machine", between(0, 1024));
+    v("threads", threads, "OpenMP threads of each rank; 0: the cores of the machine, shared among its ranks", between(0, 1024));
     v("gradient_clip_val", gradient_clip_val, "largest global norm of the gradient; 0: no clipping", at_least(0.0));
     v("skip_nonfinite_steps", skip_nonfinite_steps,
       "steps of the run that may have a gradient or loss that isn't finite: they change nothing but the place in the data; 0: "

@@ -16,6 +16,7 @@
 #include <chorus/nn/path_patterns.h>
 #include <chorus/parallel/ddp.h>
 #include <chorus/parallel/grad_norm.h>
+#include <chorus/parallel/group/mpi.h>
 #include <chorus/parallel/group/solo.h>
 #include <omp.h>
 
@@ -59,6 +60,12 @@ std::string manifests_digest(std::span<const InputConfig> inputs) {
   return all.size() == 32 ? all : digest(all.data(), all.size());
 }
 
+/// The cores shared equally among the ranks that are here.
+int threads_of_a_rank(const Group& world) {
+  const int here = launched_processes() ? launched_on_this_machine().value_or(world.size()) : world.size();
+  return std::max(1, compute_threads() / std::min(here, world.size()));
+}
+
 /// Sets the calling thread's OpenMP width for its lifetime.
 class Threads {
  public:
@@ -90,7 +97,7 @@ class Trainer {
         world_(world),
         mesh_(world, mesh_shape(config.parallel.sizes(), world.size())),
         lock_(leads() ? std::make_unique<RunLock>(config.trainer.output_dir) : nullptr),
-        threads_(config.trainer.threads > 0 ? config.trainer.threads : std::max(1, compute_threads() / world.size())),
+        threads_(config.trainer.threads > 0 ? config.trainer.threads : threads_of_a_rank(world)),
         context_(memory_options(config)),
         train_digest_(manifests_digest(config.data.inputs())),
         usable_(training_entries(config, hooks.message)),

@@ -21,6 +21,8 @@ std::string mpi_library();
 /// How many processes a launcher (mpirun, mpiexec, a step of srun) says that it has started; nothing without one. Works in
 /// every build, so that copies of a program that can't reach each other are noticed.
 std::optional<int> launched_processes();
+/// How many of them share this machine's cores, where the launcher says so.
+std::optional<int> launched_on_this_machine();
 
 /// The world of this process: all ranks of the communicator call it. MPI is initialised, and finalized with the last group,
 /// only if nobody has done so before; MPI_THREAD_FUNNELED is enough. The error handler of the caller's communicator stays as it

@@ -115,6 +115,7 @@ TEST(Mpi, ALibraryIsNamed) {
   int size = 0;
   MPI_Comm_size(testing::host, &size);
   EXPECT_EQ(launched_processes(), size);
+  EXPECT_EQ(launched_on_this_machine(), size);
 }
 
 }  // namespace
