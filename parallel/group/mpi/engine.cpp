@@ -119,8 +119,7 @@ void Engine::stop(const std::string& what) { chorus::fail("group", "rank ", rank
 
 bool Engine::poll(const Operation* current) {
   bool moved = false;
-  const auto calls = active_;
-  for (Operation* call : calls) {
+  for (Operation* call : active_) {  // progress neither adds nor removes any
     try {
       moved |= call->progress();
     } catch (const std::exception& e) {
