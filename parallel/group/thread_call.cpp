@@ -39,7 +39,12 @@ void SharedCall::post(int party, const Call& call) {
     const std::string number = "rank " + std::to_string(numbers_[i]);
     return numbers_[i] == parties_[i] ? number : number + " (" + std::to_string(parties_[i]) + " of the world)";
   };
-  for (std::size_t i = 0; i < party_.size(); ++i) {
+  int first = -1;
+  if (first_.compare_exchange_strong(first, party)) first = party;
+  // Who agrees with the first agrees with all; only exchanges are an affair of pairs.
+  const bool pairs = call.op == Op::all_to_all;
+  const std::size_t begin = pairs ? 0 : static_cast<std::size_t>(first), end = pairs ? party_.size() : begin + 1;
+  for (std::size_t i = begin; i < end; ++i) {
     if (party_[i].get() == &own || !party_[i]->posted.load()) continue;
     const std::string difference = mismatch(own, *party_[i]);
     if (difference.empty()) continue;

@@ -45,7 +45,7 @@ class SharedCall {
   const std::vector<int> parties_, numbers_;  // ranks in the world, in the group
   const std::uint64_t sequence_;
   std::vector<std::unique_ptr<Party>> party_;
-  std::atomic<int> posted_ = 0;
+  std::atomic<int> posted_ = 0, first_ = -1;  // how many have posted, and who was first
   std::atomic<bool> ready_ = false, complete_ = false;
   std::atomic<std::int64_t> left_ = 0;
   std::int64_t per_piece_ = 1;
