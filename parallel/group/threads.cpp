@@ -184,10 +184,10 @@ class ThreadGroup final : public Group {
   }
   Posted find(const Call& call) const {
     if (call.op != Op::send && call.op != Op::receive) {
-      std::vector<int> numbers(members().size());
-      std::iota(numbers.begin(), numbers.end(), 0);
       const auto make = [&](std::uint64_t sequence) {
-        return std::make_shared<SharedCall>(*team_->world, name(), members(), numbers, sequence);
+        std::vector<int> numbers(members().size());
+        std::iota(numbers.begin(), numbers.end(), 0);
+        return std::make_shared<SharedCall>(*team_->world, name(), members(), std::move(numbers), sequence);
       };
       return {team_->collectives.find(call.sequence, make), rank()};
     }
