@@ -111,11 +111,13 @@ void run_rank(Group& world, const Options& options) {
   for (const double t : times) std::printf(" %.4f", t);
   std::sort(times.begin(), times.end());
   const double median = times[times.size() / 2];
-  std::printf("\nseconds %.6g\ntokens %.6g\ntokens_per_s %.6g\nbuckets %zu\nloss %.6g\n", median,
-              static_cast<double>(options.tokens), static_cast<double>(options.tokens) / median, ddp.buckets().size(), loss);
+  const auto tokens = static_cast<double>(options.tokens);
+  std::printf("\nseconds %.6g\ntokens %.6g\nbuckets %zu\nloss %.6g\n", median, tokens, ddp.buckets().size(), loss);
   const auto totals = context.trace.totals();
   if (const auto reduce = totals.find("all_reduce gradients"); reduce != totals.end())
     std::printf("all_reduce_seconds %.6g\n", reduce->second.seconds / options.steps);
+  std::printf("figure parallel.%dx%d.%s.tokens_per_s %.5g tokens/s\n", options.ranks, options.threads,
+              std::string(name(options.dtype)).c_str(), tokens / median);
 }
 
 }  // namespace
