@@ -68,6 +68,12 @@ concept Module = requires(M& m) {
 
 inline std::string join(const std::string& path, const std::string& name) { return path.empty() ? name : path + '.' + name; }
 
+// Declared before what calls them, so that lists of modules of any namespace are found.
+template <class M, class F>
+void visit_fields(std::vector<M>& list, const std::string& path, F&& f);
+template <class M, class F>
+void visit_fields(std::optional<M>& maybe, const std::string& path, F&& f);
+
 /// Calls f(path, leaf) for every Param, Stacked, Buffer, Port, Slot, Unit and Dropout under m, in order of declaration.
 template <class Leaf, class F>
 void visit_fields(Leaf& leaf, const std::string& path, F&& f) {
