@@ -25,6 +25,19 @@ void add_train_command(CLI::App& app, int& status) {
   command->callback([options, &status] { status = run_train(*options); });
 }
 
+void add_plan_command(CLI::App& app, int& status) {
+  auto* command = app.add_subcommand("plan", "What a configuration comes to on many ranks, without them");
+  command->require_subcommand(1);
+  auto* layout = command->add_subcommand("layout", "Print the mesh of the ranks and who holds what of the model");
+  auto options = std::make_shared<PlanLayoutOptions>();
+  layout->add_option("config", options->file, "TOML file")->required();
+  layout->add_option("overrides", options->overrides, "key=value, e.g. parallel.tp_size=2");
+  layout->add_option("--ranks", options->ranks, "How many there are")->required()->check(CLI::Range(1, 4096));
+  layout->add_option("--rank", options->rank, "Show this one, from 0")->check(CLI::Range(0, 4095));
+  layout->add_flag("--json", options->json, "For machines");
+  layout->callback([options, &status] { status = run_plan_layout(*options); });
+}
+
 namespace {
 
 void add_hearing_options(CLI::App& command, HearingOptions& hearing) {

@@ -20,6 +20,15 @@ struct TrainOptions {
 };
 int run_train(const TrainOptions& options);
 
+struct PlanLayoutOptions {
+  std::filesystem::path file;
+  std::vector<std::string> overrides;
+  int ranks = 1, rank = -1;  ///< rank -1: all of them
+  bool json = false;
+};
+/// Prints who holds what of the model.
+int run_plan_layout(const PlanLayoutOptions& options);
+
 /// How recordings are cut and heard; see CutOptions and TranscriptionOptions.
 struct HearingOptions {
   std::optional<double> chunk_seconds, batch_seconds;

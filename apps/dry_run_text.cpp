@@ -1,4 +1,5 @@
 #include <chorus/apps/dry_run.h>
+#include <chorus/apps/text_table.h>
 #include <chorus/core/text.h>
 
 #include <algorithm>
@@ -7,25 +8,6 @@
 
 namespace chorus {
 namespace {
-
-/// Columns as wide as their widest cell: the first to the left, the others to the right.
-std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t left_columns = 1) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line = " ";
-    for (std::size_t c = 0; c < row.size(); ++c) {
-      const std::string space(widths[c] - row[c].size(), ' ');
-      line += ' ' + (c < left_columns ? row[c] + space : space + row[c]) + ' ';
-    }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
-  }
-  return text;
-}
 
 std::string shape_text(const Shape& shape) {
   std::ostringstream text;
@@ -77,7 +59,7 @@ std::string parameter_text(const DryRun& plan) {
   sums.push_back({"all", std::to_string(all)});
   for (std::size_t i = 0; i < trained.size(); ++i)
     sums.push_back({"trained in phase " + plan.phases[i].name, std::to_string(trained[i])});
-  return table(rows, 2) + '\n' + table(sums);
+  return text_table(rows, 2) + '\n' + text_table(sums);
 }
 
 std::string batch_text(const DryRun& plan) {
@@ -90,7 +72,7 @@ std::string batch_text(const DryRun& plan) {
                     std::to_string(phase.samples), std::to_string(phase.most_samples), std::to_string(phase.most_frames),
                     std::to_string(phase.most_tokens), phase.left_out});
   }
-  return table(rows);
+  return text_table(rows);
 }
 
 std::string memory_text(const DryRun& plan) {
@@ -117,7 +99,7 @@ std::string memory_text(const DryRun& plan) {
     rows[last - 2].push_back(std::to_string(phase.heaviest.encoder));
     rows[last - 1].push_back(std::to_string(phase.heaviest.decoder));
   }
-  return table(rows) + "  beside tensors: batches prepared ahead " + human_bytes(plan.loader_bytes) +
+  return text_table(rows) + "  beside tensors: batches prepared ahead " + human_bytes(plan.loader_bytes) +
          ", decoded sound kept up to " + human_bytes(plan.cache_bytes) + '\n';
 }
 
@@ -137,7 +119,7 @@ std::string comparison_text(const DryRun& plan, const std::vector<MeasuredPhase>
     add(estimate.name, "peak of a step", estimate.fixed.total + estimate.step.total, measured[p].use.total);
     add(estimate.name, "peak of the run so far", estimate.run_peak, measured[p].run_peak);
   }
-  return table(rows, 2);
+  return text_table(rows, 2);
 }
 
 }  // namespace chorus

@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   int status = 0;
   chorus::add_train_command(app, status);
+  chorus::add_plan_command(app, status);
   chorus::add_transcribe_command(app, status);
   chorus::add_evaluate_command(app, status);
   chorus::add_data_command(app, status);

@@ -209,7 +209,10 @@ MemoryUse largest(MemoryUse a, const MemoryUse& b) {
 
 MemoryUse fixed_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer) {
   Salm declared(sized_config(config, tokenizer), tokenizer.size() + 1);
-  const StoreSize size = store_size(declared, {phase.freeze_params, phase.prevent_freeze_params});
+  return fixed_memory(config, store_size(declared, {phase.freeze_params, phase.prevent_freeze_params}));
+}
+
+MemoryUse fixed_memory(const RunConfig& config, const StoreSize& size) {
   const DType type = dtype_of_precision(config.trainer.precision);
   const auto bytes = [](std::int64_t count, DType of) { return static_cast<double>(count) * static_cast<double>(size_of(of)); };
   MemoryUse use;

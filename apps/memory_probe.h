@@ -26,6 +26,8 @@ struct SampleShape {
 
 /// Parameters and optimizer state of a phase, from the shapes alone.
 MemoryUse fixed_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer);
+/// The same of what one rank holds.
+MemoryUse fixed_memory(const RunConfig& config, const StoreSize& size);
 
 /// Rows that a microbatch has in the encoder and in the decoder. Of a model with a CTC compressor the decoder is taken to read
 /// one audio item per token of the text, which is about what a trained CTC head leaves.

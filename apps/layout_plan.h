@@ -1,0 +1,61 @@
+// Who holds what of a run's model on a mesh of ranks: known from shapes alone, without groups and without memory for
+// parameters.
+#pragma once
+#include <chorus/apps/run_config.h>
+#include <chorus/nn/param.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace chorus {
+
+/// Axes along which ranks form the same groups of more than one, and those groups.
+struct PlannedGroups {
+  std::vector<std::string> axes;
+  std::vector<std::vector<int>> groups;
+};
+
+/// Parameters that lie alike: one, or one of each layer.
+struct PlannedPart {
+  std::string path;  ///< with '*' for the layer's number where `count` layers are alike
+  int count = 1;
+  Shape shape;  ///< of the whole parameter
+  Layout layout;
+  std::vector<Box> boxes;  ///< by place
+};
+
+/// What a rank at one place holds while a phase trains. Bytes of values and optimizer state include the gaps that align
+/// parameters.
+struct PlannedTotal {
+  std::int64_t parameters = 0, trained = 0;
+  double values = 0, gradients = 0, optimizer = 0;  ///< bytes; gradients: of all parameters, when backward has ended
+};
+struct PlannedTotals {
+  std::string phase;
+  std::vector<PlannedTotal> of_place;
+};
+
+/// Ranks that differ in data only hold the same: what is held is listed by place in the model, the rank's index on axis
+/// "model".
+struct LayoutPlan {
+  MeshShape shape;
+  bool sequence_parallel = false;
+  int minimum_ranks = 1;
+  std::vector<int> place_of;  ///< of each rank
+  std::vector<PlannedGroups> groups;
+  std::vector<PlannedPart> parts;
+  std::vector<PlannedTotals> totals;
+};
+
+/// Errors are those of the trainer's start: sizes that don't fit together, heads that don't divide, placements that must not
+/// meet. Without a tokenizer_model the training texts are read, since the vocabulary follows from them; `say` is told what is
+/// left out of them.
+LayoutPlan plan_layout(const RunConfig& config, int ranks, const std::function<void(const std::string&)>& say);
+
+/// For people. rank >= 0: what this rank holds; -1: what all do.
+std::string layout_text(const LayoutPlan& plan, int rank);
+/// One JSON object of the same.
+std::string layout_json(const LayoutPlan& plan, int rank);
+
+}  // namespace chorus
