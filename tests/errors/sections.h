@@ -6,6 +6,7 @@ namespace chorus::errors {
 
 void command_line_errors(ErrorTable& table);
 void configuration_errors(ErrorTable& table);
+void rank_errors(ErrorTable& table);
 void manifest_errors(ErrorTable& table);
 void audio_errors(ErrorTable& table);
 void text_errors(ErrorTable& table);
@@ -18,6 +19,7 @@ void write_errors(ErrorTable& table);
 inline void every_error(ErrorTable& table) {
   command_line_errors(table);
   configuration_errors(table);
+  rank_errors(table);
   manifest_errors(table);
   audio_errors(table);
   text_errors(table);
