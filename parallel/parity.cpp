@@ -40,6 +40,29 @@ class Traffic {
   std::map<std::string, double> bytes_;
 };
 
+/// A group whose sums are done before backward goes on. As threads, ranks do the work of a sum late: they would mostly find
+/// what should have been there before it began.
+class AtOnce final : public Group {
+ public:
+  explicit AtOnce(Group& group)
+      : Group(group.name(), group.rank(), group.members(), {}, std::make_shared<FlightRecorder>(group.rank(), 1)),
+        group_(group) {}
+  void end_all(const std::string& cause) override { group_.end_all(cause); }
+
+ protected:
+  std::unique_ptr<Pending::Work> start(const Call& call) override {
+    require(call.op == Op::all_reduce, "parity", chorus::name(call.op), " of group '", name(), "' as a sum of gradients");
+    group_.all_reduce(call.out, call.reduce);
+    return nullptr;
+  }
+  std::unique_ptr<Group> make(const std::string& name, int, const std::vector<int>&) override {
+    fail("parity", "group '", name, "' of a group that sums gradients");
+  }
+
+ private:
+  Group& group_;
+};
+
 /// The loss in full: over the ranks along whose axes it lies as a sum, and over data-parallel ones.
 double whole_loss(Tensor loss, const Mesh& mesh) {
   double value = 0;
@@ -81,7 +104,10 @@ ParityRun run_rank(const detail::AnyParity& parity, const ParityOptions& options
     model.check(context, options.dtype, [&] { model.loss(context, {}, {.training = true}); });
   }
   ParamStore store = model.materialize(context, {.dtype = options.dtype, .seed = options.seed, .freeze = parity.freeze});
-  DataParallel data_parallel(store, *mesh.axis("dp_cp").group, options.ddp, grad_sums(store, mesh));
+  Group& lazy = *mesh.axis("dp_cp").group;
+  AtOnce at_once(lazy);
+  DataParallel data_parallel(store, options.sums_at_once ? static_cast<Group&>(at_once) : lazy, options.ddp,
+                             grad_sums(store, mesh));
   Optimizer optimizer(options.optimizer, store);
   const Axis& dp = mesh.axis("dp");
 

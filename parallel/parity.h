@@ -34,6 +34,7 @@ struct ParityOptions {
   /// Samples of (dp rank, microbatch) in a step; none: dealt like cards.
   std::function<std::vector<int>(int dp_rank, int microbatch)> deal;
   bool tp_comm_overlap = false;  ///< Mesh::overlap_exchanges
+  bool sums_at_once = false;     ///< a bucket's sum ends where it begins, so that what comes too late for it is always missing
   bool split_sums = true;        ///< sums are cut at random over ranks (Axis::split_sums)
 };
 

@@ -3,7 +3,11 @@
 #include <chorus/models/salm/plan.h>
 #include <chorus/parallel/parity.h>
 
+#include <compare>
+
 namespace chorus::testing {
+
+inline constexpr int samples = 5;  ///< of a step
 
 /// What is varied beside the mesh.
 struct ParityVariant {
@@ -12,8 +16,10 @@ struct ParityVariant {
   bool tied = false, dropout = true, rotary = false, batch_norm = false;
   bool sequence_parallel = false;
   std::vector<std::string> freeze;
-  /// Samples (of five) without labels and without audio.
+  /// Samples without labels and without audio.
   std::vector<int> without_labels, without_audio;
+  bool empty_loss = false;  ///< of no samples there is no loss at all, not one of no rows
+  friend auto operator<=>(const ParityVariant&, const ParityVariant&) = default;
 };
 
 ParityModel<Salm> parity_model(const ParityVariant& variant);
