@@ -5,7 +5,11 @@ file(MAKE_DIRECTORY ${CHORUS_INCLUDE}/chorus)
 
 # Parsing headers is half of compiling; sources of one target may share it.
 function(chorus_compile_together target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${CHORUS_UNITY} UNITY_BUILD_BATCH_SIZE 10)
+  set(unity OFF)
+  if(CHORUS_UNITY STREQUAL "ON" OR target IN_LIST CHORUS_UNITY)
+    set(unity ON)
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${unity} UNITY_BUILD_BATCH_SIZE 10)
 endfunction()
 
 function(chorus_library folder)

@@ -21,10 +21,9 @@ target_compile_options(chorus_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra $<$<BOOL:${CHORUS_WERROR}>:-Werror=all-warnings>>)
 # Eigen's blocking, and with it the last bits of its products, would depend on its number of threads.
 target_compile_definitions(chorus_flags INTERFACE EIGEN_DONT_PARALLELIZE)
-if(CHORUS_UNITY)
-  # Types of an unnamed namespace look as if they came from a header.
-  target_compile_options(chorus_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
-endif()
+# Where sources are compiled together, types of an unnamed namespace look as if they came from a header.
+target_compile_options(chorus_flags INTERFACE
+  $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>>:-Wno-subobject-linkage>)
 # A program that uses nothing of MPI doesn't load it, although the library that it links to offers it.
 target_link_options(chorus_flags INTERFACE LINKER:--as-needed)
 if(CHORUS_SANITIZE)

@@ -57,9 +57,6 @@ void rank_errors(ErrorTable& table) {
     return ranks_refused(s, {"parallel.sequence_parallel=true"},
                          {"parallel.sequence_parallel: needs a tp_size of more than 1"});
   });
-  table.add("overlap of exchanges that there aren't", [](Scene& s) {
-    return ranks_refused(s, {"parallel.tp_comm_overlap=true"}, {"parallel.tp_comm_overlap: needs a tp_size of more than 1"});
-  });
   table.add("ranks that tp_size doesn't divide", [](Scene& s) {
     return layout_refused(s, {"parallel.tp_size=2", "--ranks", "3"},
                           {"3 ranks are no multiple of tp_size * cp_size * pp_size", "these sizes need at least 2"});
