@@ -1,5 +1,6 @@
 #include <chorus/apps/init_from.h>
 #include <chorus/apps/training_state.h>
+#include <chorus/apps/whole_tensors.h>
 #include <chorus/io/checkpoint.h>
 #include <chorus/nn/path_patterns.h>
 
@@ -57,14 +58,17 @@ void init_from_run(const InitFromConfig& source, const std::string& key, const R
       missing += (missing.empty() ? "" : ", ") + path;
       continue;
     }
-    require(saved->shape == tensor.shape(), "init_from", key, ": ", path, " has shape ", tensor.shape(), " here and ",
-            saved->shape, " in ", checkpoint->folder().string(), "; let ", key, ".keep leave it out");
-    require(same_pieces || !follows_vocabulary(path, config.model), "init_from", key, ": the rows of ", path,
-            " are pieces of another tokenizer than this run's; set tokenizer_model = \"",
-            (source.run / "tokenizer.model").string(), "\", or let ", key, ".keep leave it out");
-    checkpoint->read(name, tensor, {.convert = true});
+    fill_parts({{name, tensor}}, built.store, [&](const NamedTensors& wholes) {
+      const Tensor& whole = wholes[0].second;
+      require(saved->shape == whole.shape(), "init_from", key, ": ", path, " has shape ", whole.shape(), " here and ",
+              saved->shape, " in ", checkpoint->folder().string(), "; let ", key, ".keep leave it out");
+      require(same_pieces || !follows_vocabulary(path, config.model), "init_from", key, ": the rows of ", path,
+              " are pieces of another tokenizer than this run's; set tokenizer_model = \"",
+              (source.run / "tokenizer.model").string(), "\", or let ", key, ".keep leave it out");
+      checkpoint->read(name, whole, {.convert = true});
+      values += whole.numel();
+    });
     hears = hears || path.starts_with("encoder.");
-    values += tensor.numel();
     ++found;
   }
   std::string line = key + ": " + std::to_string(found) + " tensors, " + std::to_string(values) + " values from " +

@@ -3,36 +3,41 @@
 #include <chorus/parallel/ddp.h>
 #include <chorus/parallel/mesh.h>
 
+#include <algorithm>
+
 namespace chorus {
 
 /// How a run is shared out over ranks. Names as in NeMo Automodel's distributed configuration and Megatron's DDP.
 struct ParallelConfig {
-  int dp_size = 0, tp_size = 1;
+  int dp_size = 0, tp_size = 0;
   int data_parallel_size = 0, tensor_parallel_size = 0;  ///< other names of the same
   bool sequence_parallel = false, tp_comm_overlap = false;
+  double time_limit_seconds = 1800;
   DdpOptions ddp;
 
   template <class V>
   void fields(V&& v) {
     v("dp_size", dp_size, "ranks that share out the samples; 0: what tp_size leaves", between(0, 1 << 20));
-    v("tp_size", tp_size, "ranks that share out every layer", between(1, 1 << 20));
+    v("tp_size", tp_size, "ranks that share out every layer; 0: 1", between(0, 1 << 20));
     v("data_parallel_size", data_parallel_size, "another name of dp_size", between(0, 1 << 20));
-    v("tensor_parallel_size", tensor_parallel_size, "another name of tp_size; 0: not given", between(0, 1 << 20));
+    v("tensor_parallel_size", tensor_parallel_size, "another name of tp_size", between(0, 1 << 20));
     v("sequence_parallel", sequence_parallel, "rows between the layers' products are shared out too");
     v("tp_comm_overlap", tp_comm_overlap, "gradients of activations are exchanged while those of weights are computed");
+    v("time_limit_seconds", time_limit_seconds,
+      "how long a rank waits for others before it ends the run, naming them and what it waits for", greater_than(0.0));
     v("ddp", ddp, "sums of gradients over data-parallel ranks");
   }
   template <class Check>
   void rules(Check&& check) const {
     check(dp_size == 0 || data_parallel_size == 0 || dp_size == data_parallel_size, "data_parallel_size", data_parallel_size,
           ", but dp_size is ", dp_size);
-    check(tp_size == 1 || tensor_parallel_size == 0 || tp_size == tensor_parallel_size, "tensor_parallel_size",
+    check(tp_size == 0 || tensor_parallel_size == 0 || tp_size == tensor_parallel_size, "tensor_parallel_size",
           tensor_parallel_size, ", but tp_size is ", tp_size);
     check(!sequence_parallel || tp() > 1, "sequence_parallel", "needs a tp_size of more than 1");
     check(!tp_comm_overlap || tp() > 1, "tp_comm_overlap", "needs a tp_size of more than 1");
   }
   int dp() const { return dp_size ? dp_size : data_parallel_size; }
-  int tp() const { return tensor_parallel_size ? tensor_parallel_size : tp_size; }
+  int tp() const { return std::max(1, tp_size ? tp_size : tensor_parallel_size); }
   MeshSizes sizes() const {
     MeshSizes sizes;
     sizes.dp = dp();

@@ -75,6 +75,8 @@ std::string canonical_toml(const RunConfig& config) {
   return out;
 }
 
+std::string trajectory_toml(const RunConfig& config) { return canonical_toml(trajectory_part(config)); }
+
 RunConfig load_run_config(const std::filesystem::path& folder) {
   require(std::filesystem::exists(folder / "config.toml"), "run folder", folder.string(),
           " has no config.toml: it is no run of `chorus train`");
@@ -85,7 +87,7 @@ void claim_run_folder(const std::filesystem::path& folder, const RunConfig& conf
   const auto file = folder / "config.toml";
   if (std::filesystem::exists(file)) {
     const RunConfig there = load_run_config(folder);
-    const std::string before = canonical_toml(trajectory_part(there)), now = canonical_toml(trajectory_part(config));
+    const std::string before = trajectory_toml(there), now = trajectory_toml(config);
     require(before == now, "run folder", folder.string(),
             " holds a run with another configuration; choose another trainer.output_dir or remove it:",
             differing_lines(before, now));

@@ -5,6 +5,9 @@
 
 namespace chorus {
 
+/// What of a configuration decides what a run computes, as TOML: equal text, equal steps (on any layout of ranks).
+std::string trajectory_toml(const RunConfig& config);
+
 /// The text side and the sound side of a run, made once and then read back: resuming and transcribing see the same.
 struct RunInputs {
   Tokenizer tokenizer;

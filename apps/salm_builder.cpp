@@ -38,10 +38,8 @@ std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config,
 std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
                                       const FreezeRules& freeze, Mesh& mesh) {
   auto built = declared_salm(config, tokenizer);
-  if (!mesh.alone()) {
-    apply(salm_plan(built->model.config, mesh, config.parallel.sequence_parallel), built->model, mesh);
-    check_salm_layouts(built->model, context, dtype_of_precision(config.trainer.precision));
-  }
+  apply(salm_plan(built->model.config, mesh, config.parallel.sequence_parallel), built->model, mesh);
+  if (!mesh.alone()) check_salm_layouts(built->model, context, dtype_of_precision(config.trainer.precision));
   give_memory(*built, context, config, freeze);
   return built;
 }

@@ -96,7 +96,12 @@ int run_train(const TrainOptions& options) {
                 [&](const TrainerHooks& hooks) { return train_on_threads(config, hooks, std::max(options.ranks, 1)); });
   require(options.ranks == 0, "train", "--ranks ", options.ranks, " in each of ", processes, " processes: ranks are either");
   int status = 0;
-  run_mpi({}, [&](Group& world) {
+  MpiOptions mpi;
+  mpi.time_limit = config.parallel.time_limit_seconds;
+  mpi.record_folder = config.trainer.output_dir / "ranks";
+  run_mpi(mpi, [&](Group& world) {
+    require(world.size() == processes, "train", processes, " processes were started, but MPI (", mpi_library(), ") knows of ",
+            world.size(), ": they were started by another MPI's launcher");
     status = world.rank() > 0 ? follow(config, world)
                               : lead(loaded, options, [&](const TrainerHooks& hooks) { return train(config, hooks, world); });
   });

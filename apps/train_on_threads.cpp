@@ -14,6 +14,10 @@ TrainingResult train_on_threads(const RunConfig& config, const TrainerHooks& hoo
     const std::lock_guard lock(one_at_a_time);
     if (hooks.message) hooks.message(text);
   };
+  first.start = [&](const StartReport& report) {
+    const std::lock_guard lock(one_at_a_time);
+    if (hooks.start) hooks.start(report);
+  };
   first.step = [&](const StepReport& report) {
     const std::lock_guard lock(one_at_a_time);
     if (hooks.step) hooks.step(report);
@@ -24,7 +28,10 @@ TrainingResult train_on_threads(const RunConfig& config, const TrainerHooks& hoo
       hooks.evaluation(report);
     };
   TrainingResult result;
-  run_ranks(ranks, {}, [&](Group& world) {
+  ThreadOptions options;
+  options.time_limit = config.parallel.time_limit_seconds;
+  options.record_folder = config.trainer.output_dir / "ranks";
+  run_ranks(ranks, options, [&](Group& world) {
     const TrainingResult own = train(config, world.rank() == 0 ? first : other, world);
     if (world.rank() == 0) result = own;
   });

@@ -1,3 +1,4 @@
+#include <chorus/apps/agreement.h>
 #include <chorus/apps/check_phases.h>
 #include <chorus/apps/checkpoint_fit.h>
 #include <chorus/apps/init_from.h>
@@ -92,7 +93,7 @@ struct Phase {
 class Trainer {
  public:
   Trainer(const RunConfig& config, const TrainerHooks& hooks, Group& world)
-      : config_(config),
+      : config_(agreed(config, world)),
         hooks_(hooks),
         world_(world),
         mesh_(world, mesh_shape(config.parallel.sizes(), world.size())),
@@ -143,6 +144,13 @@ class Trainer {
   }
 
  private:
+  static const RunConfig& agreed(const RunConfig& config, Group& world) {
+    RunConfig layout;
+    layout.parallel = config.parallel;
+    require_agreement(world, "the configuration", trajectory_toml(config) + canonical_toml(layout));
+    return config;
+  }
+
   /// Whether this rank writes what there is one of in a run.
   bool leads() const { return world_.rank() == 0; }
 
@@ -174,9 +182,9 @@ class Trainer {
   void say(const std::string& text) const {
     if (leads() && hooks_.message) hooks_.message(text);
   }
-  /// What this rank alone has met.
+  /// What this rank alone has met, or with the ranks that have the same samples.
   void say_own(const std::string& text) {
-    if (said_.insert(text).second && hooks_.message)
+    if (mesh_.axis("tp").rank == 0 && said_.insert(text).second && hooks_.message)
       hooks_.message(leads() ? text : "rank " + std::to_string(world_.rank()) + ": " + text);
   }
 
@@ -224,6 +232,9 @@ class Trainer {
 
   void resume_or_start() {
     const auto checkpoint = find_checkpoint(checkpoints(), [this](const std::string& line) { say(line); });
+    require_agreement(world_, "the content of the training manifests", train_digest_);
+    require_agreement(world_, "the tokenizer or the statistics", tokenizer_digest(inputs_) + statistics_digest(inputs_));
+    require_agreement(world_, "the newest intact checkpoint", checkpoint ? checkpoint->manifest().state.dump() : "none");
     if (checkpoint) {
       progress_ = progress_from_json(checkpoint->manifest().state);
       const auto inputs = config_.data.inputs();
@@ -356,7 +367,7 @@ class Trainer {
     for (const auto& micro : batch.microbatches) {
       const SalmBatch packed = make_salm_batch(context_, micro, config_, inputs_.tokenizer, prompt_);
       const SalmLoss loss = phase_.built->model.loss(packed, options, pass);
-      phase_.gradients->backward(loss.total, &micro == &batch.microbatches.back());
+      phase_.gradients->backward(loss_term(loss.total, mesh_), &micro == &batch.microbatches.back());
       losses[0] += loss.llm;
       losses[1] += loss.ctc;
     }
@@ -398,6 +409,7 @@ class Trainer {
     whole.reset();
     report.ops = added_since(ops_before, context_.trace.totals());
     for (const auto& [name, total] : report.ops) report.flops += total.flops;
+    world_.all_reduce(std::span<double>(&report.flops, 1));
     const auto memory = context_.memory.stats();
     report.memory = memory.total;
     report.memory_step_peak = memory.peak_total;
@@ -420,11 +432,11 @@ class Trainer {
     return out;
   }
 
-  static std::string samples_of(const LoadedBatch& batch) {
+  std::string samples_of(const LoadedBatch& batch) const {
     std::string ids;
     for (const auto& micro : batch.microbatches)
       for (const auto id : micro.ids) ids += ' ' + std::to_string(id);
-    return ids;
+    return world_.size() == 1 ? ids : ids + " (those of rank " + std::to_string(world_.rank()) + ")";
   }
 
   /// "the gradient norm of step 7 is nan, its loss inf; nothing was updated". The sign of what is no number says nothing.
@@ -506,6 +518,8 @@ class Trainer {
     retry_at_ = -1;
     try {
       save();
+    } catch (const GroupEnded&) {
+      throw;
     } catch (const std::exception& error) {
       ++failed_saves_;
       retry_at_ = progress_.step + std::max<std::int64_t>(1, config_.trainer.checkpoint_every_n_steps / 10);
@@ -518,6 +532,8 @@ class Trainer {
   void save_last() {
     try {
       save();
+    } catch (const GroupEnded&) {
+      throw;
     } catch (const std::exception& error) {
       const auto kept = step_folders(checkpoints());
       fail("train", "the last checkpoint, of step ", progress_.step, ", can't be written: ", error.what(), "; ",

@@ -1,4 +1,5 @@
 #include <chorus/apps/transcription.h>
+#include <chorus/parallel/group/group.h>
 
 #include <chrono>
 #include <cmath>
@@ -94,6 +95,8 @@ class Transcription {
     try {
       const auto all = transcriber_.transcribe(recordings_, options);
       return {all.begin(), all.end()};
+    } catch (const GroupEnded&) {
+      throw;
     } catch (const Error&) {
       // One by one, the others are saved.
     }
@@ -101,6 +104,8 @@ class Transcription {
     for (std::size_t i = 0; i < recordings_.size(); ++i) {
       try {
         out[i] = transcriber_.transcribe(std::span(&recordings_[i], 1), options)[0];
+      } catch (const GroupEnded&) {
+        throw;
       } catch (const Error& error) {
         problems_[i] = error.what();
       }

@@ -21,22 +21,29 @@ struct At {
   std::source_location where;
 };
 
-/// Throws an `Error` made of all parts, each written with operator<<.
+/// What an error says: all parts, each written with operator<<.
 template <class... Parts>
-[[noreturn]] void fail(At at, const Parts&... parts) {
+std::string error_text(At at, const Parts&... parts) {
   std::ostringstream text;
   text << at.op << ": ";
   (text << ... << parts);
   std::string_view file = at.where.file_name();
   file.remove_prefix(file.find_last_of('/') == file.npos ? 0 : file.find_last_of('/') + 1);
   text << "  [" << file << ':' << at.where.line() << ']';
-  throw Error(text.str());
+  return text.str();
+}
+
+/// Throws an `Error` made of all parts.
+template <class... Parts>
+[[noreturn]] void fail(At at, const Parts&... parts) {
+  throw Error(error_text(at, parts...));
 }
 
 /// Throws like `fail` unless `ok`. The parts are only formatted on failure.
 template <class... Parts>
 void require(bool ok, At at, const Parts&... parts) {
-  if (!ok) [[unlikely]] fail(at, parts...);
+  if (!ok) [[unlikely]]
+    fail(at, parts...);
 }
 
 }  // namespace chorus

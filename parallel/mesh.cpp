@@ -144,6 +144,9 @@ void Mesh::add(const std::string& name, const AxisPeers& peers) {
                                      : world_->split(peers.ranks.front(), peers.index, name));
     axis.group = groups_.back().get();
   }
+  axis.overlap = overlap_;
+  axis.split_sums = split_seed_.has_value();
+  axis.split_seed = split_seed_.value_or(0);
   axes_.emplace(name, axis);
 }
 
@@ -156,7 +159,10 @@ const Axis& Mesh::axis(const std::string& name) const {
 }
 
 void Mesh::factor(const std::string& name, int outer, const std::string& outer_name, const std::string& inner_name) {
-  if (axes_.contains(outer_name)) return;
+  if (const auto known = axes_.find(outer_name); known != axes_.end()) {
+    require(known->second.size == outer, "mesh", outer_name, " has ", known->second.size, " ranks; another plan wants ", outer);
+    return;
+  }
   const Axis& whole = axis(name);
   require(outer >= 1 && whole.size % outer == 0, "mesh", name, " of ", whole.size, " ranks has no factor ", outer);
   const AxisPeers line = axis_peers(shape_, name, rank_);
@@ -169,10 +175,12 @@ void Mesh::factor(const std::string& name, int outer, const std::string& outer_n
 }
 
 void Mesh::overlap_exchanges() {
+  overlap_ = true;
   for (auto& [name, axis] : axes_) axis.overlap = true;
 }
 
 void Mesh::split_sums(std::uint64_t seed) {
+  split_seed_ = seed;
   for (auto& [name, axis] : axes_) axis.split_sums = true, axis.split_seed = seed;
 }
 

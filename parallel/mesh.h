@@ -4,6 +4,7 @@
 #include <chorus/parallel/group/group.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -86,6 +87,8 @@ class Mesh {
   MeshShape shape_;
   int rank_ = 0;
   Group* world_ = nullptr;
+  bool overlap_ = false;
+  std::optional<std::uint64_t> split_seed_;
   std::map<std::string, Axis> axes_;
   std::vector<std::unique_ptr<Group>> groups_;
 };

@@ -50,7 +50,7 @@ struct ParityRun {
   std::map<std::string, double> bytes_sent, bytes_predicted;
 };
 
-/// Two runs compared. A difference is relative to the largest magnitude of the tensor it lies in, at least to 1e-6 of the
+/// Two runs compared. A difference is relative to the largest magnitude of the tensor it lies in, at least to 1e-4 of the
 /// largest of all; so a gradient that is zero but for rounding isn't held against a run.
 struct ParityReport {
   struct Worst {

@@ -1,5 +1,6 @@
 #include <chorus/parallel/plan.h>
 #include <chorus/parallel/redistribute.h>
+#include <chorus/parallel/statistics.h>
 
 #include <algorithm>
 #include <cstring>
@@ -49,7 +50,7 @@ void place(Param& param, const std::string& path, const std::vector<ParamPlaceme
       continue;
     }
     const int dim = placement.dim;
-    if (dim >= param.global.rank()) {
+    if (dim < 0 || dim >= param.global.rank()) {
       complain(path, ' ', param.global, " has no dim ", dim, " to be sharded over ", axis_name);
       continue;
     }
@@ -154,12 +155,28 @@ void detail::apply(const Plan& plan, const Reachable& module, Mesh& mesh) {
   if (mesh.alone()) return;
   for (Dropout* dropout : module.dropouts)
     dropout->window = [&mesh](const Tensor& x, const Rows&) { return window_of(x, mesh); };
-  for (StepStatistics* statistics : module.statistics) {
-    statistics->sum.replaced = [axis = &mesh.axis("stage")](Tensor t) {
-      if (axis->group) axis->group->all_reduce(t);
-      return t;
-    };
+  Group* stage = mesh.axis("stage").group;
+  for (StepStatistics* statistics : module.statistics)
+    if (stage) share_statistics(*statistics, *stage);
+}
+
+Tensor loss_term(Tensor loss, const Mesh& mesh) {
+  if (!loss || !loss.layout()) return loss;
+  const Layout layout = *loss.layout();
+  for (const auto& at : layout) {
+    require(at.placement.kind != Placement::shard_kind, "plan", "the loss ", loss, " lies as ", layout);
+    if (at.placement == placement::copy) loss = redistribute(std::move(loss), mesh.axis(at.axis), placement::same);
   }
+  return loss;
+}
+
+double loss_value(const Tensor& loss, const Mesh& mesh) {
+  if (!loss) return 0;
+  Tensor value = loss.detach();
+  if (value.layout())
+    for (const auto& at : *loss.layout())
+      if (at.placement == placement::sum) value = moved(value, mesh.axis(at.axis), at.placement, placement::same);
+  return value.item();
 }
 
 std::vector<GradSum> grad_sums(const ParamStore& store, const Mesh& mesh) {

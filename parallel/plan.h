@@ -108,6 +108,12 @@ void check_layouts(M& module, Context& context, DType dtype, const std::function
   forward();
 }
 
+/// A loss as backward may be seeded from it, with 1 on every rank: `same` or `sum`. One that lies as `copy` becomes `same`, for
+/// free. Empty stays empty; a sharded one is an error.
+Tensor loss_term(Tensor loss, const Mesh& mesh);
+/// Its value, the same on all ranks of the model. All of them call it.
+double loss_value(const Tensor& loss, const Mesh& mesh);
+
 /// What must still be summed once data-parallel ranks have summed their gradients: parameters that lie as `copy` along an axis
 /// of the plan, by axis.
 std::vector<GradSum> grad_sums(const ParamStore& store, const Mesh& mesh);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 
 namespace chorus {
@@ -93,10 +94,13 @@ Tensor as_sum(const Tensor& x, const Axis& axis) {
     return Tensor::zeros(x.context(), x.shape(), x.dtype());
   }
   std::vector<double> values = x.to_doubles(), noise(values.size());
+  const double all_have = values.empty() ? 0 : values.back();
   if (axis.rank > 0) std::fill(values.begin(), values.end(), 0.0);
   for (int r = 1; r < axis.size; ++r) {  // what rank r adds, rank 0 takes away
     if (axis.rank != 0 && axis.rank != r) continue;
-    fill_uniform(random_key(axis.split_seed, axis.name + std::to_string(r)), 0, std::span<double>(noise), -1.0, 1.0);
+    // All ranks have these values, so all know what each of them adds.
+    const std::uint64_t salt = x.numel() > 0 ? std::bit_cast<std::uint64_t>(all_have) : 0;
+    fill_uniform(random_key(axis.split_seed, salt, axis.name + std::to_string(r)), 0, std::span<double>(noise), -1.0, 1.0);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] += axis.rank == 0 ? -noise[i] : noise[i];
   }
   Tensor wide = Tensor::of(x.context(), x.shape(), values);

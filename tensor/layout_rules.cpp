@@ -1,5 +1,6 @@
 #include <chorus/tensor/layout_rules.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <optional>
@@ -53,8 +54,12 @@ struct Meeting {
       if (!fits(i, p)) return false;
     return true;
   }
-  /// All of them lie so or are constants, but not all are constants.
-  bool all(Placement p) const { return rest_fits(0, p); }
+  /// All of them lie so or are constants, but not all are constants; a constant is no part of a sum.
+  bool all(Placement p) const {
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (p == sum && !absent(i) && !given[i]) return false;
+    return rest_fits(0, p);
+  }
   bool sharded(std::size_t i) const { return given[i] && given[i]->placement.kind == Placement::shard_kind; }
   int last(std::size_t i) const { return inputs[i].rank() - 1; }
   AxisPlacement result(Placement p, std::int64_t whole = 0, int parts = 1) const {
@@ -267,6 +272,12 @@ std::shared_ptr<const Layout> result_layout(const char* op, const Inputs& inputs
   require(rule != rules().end(), "layout", "op ", op, " says nothing of how its result lies on a mesh; an input lies as ",
           *first);
 
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i] && inputs[i].layout())
+      for (const auto& at : *inputs[i].layout())
+        require(std::any_of(first->begin(), first->end(), [&](const auto& axis) { return axis.axis == at.axis; }), "layout", op,
+                ": input ", from, ' ', inputs[from].shape(), " says nothing of axis ", at.axis,
+                ", along which another lies as ", at.placement);
   Layout out;
   for (const auto& axis : *first) {
     std::vector<Given> given(inputs.size());

@@ -48,6 +48,12 @@ enum class Reduce : std::uint8_t { sum, max, min };
 
 class Group;
 
+/// The group can't go on, whoever is to blame: nobody who only meant to survive an error of their own may catch it.
+class GroupEnded : public Error {
+ public:
+  using Error::Error;
+};
+
 /// One call as its group sees it. The spans and what they point to live while it is being started.
 struct Call {
   Op op = Op::barrier;

@@ -133,7 +133,7 @@ class Work final : public Pending::Work {
   }
   [[noreturn]] void stop(int rank) {
     world_->quiesce(rank);
-    fail("group", "rank ", rank, " was stopped in ", what(), ": ", world_->cause());
+    throw GroupEnded(error_text("group", "rank ", rank, " was stopped in ", what(), ": ", world_->cause()));
   }
 
   std::shared_ptr<World> world_;
@@ -161,7 +161,8 @@ class ThreadGroup final : public Group {
     if (!posted.call->complete()) {
       if (world.failed()) {
         world.quiesce(world_rank());
-        fail(chorus::name(call.op).data(), "rank ", world_rank(), " was stopped in ", describe(call), ": ", world.cause());
+        throw GroupEnded(error_text(chorus::name(call.op).data(), "rank ", world_rank(), " was stopped in ", describe(call),
+                                    ": ", world.cause()));
       }
       unfinished_->push_back(posted);
     }

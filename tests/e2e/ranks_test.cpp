@@ -1,4 +1,5 @@
 // Runs on several ranks are the runs of one: losses, norms, evaluations, checkpoints.
+#include <chorus/parallel/group/threads.h>
 #include <gmock/gmock.h>
 
 #include "e2e/tiny_run.h"
@@ -103,6 +104,39 @@ TEST(RanksRun, StaysCloseInF32) {
   train(tiny(corpus, folder.path / "one", overrides("fp32")), one.hooks());
   train_on_threads(tiny(corpus, folder.path / "two", overrides("fp32")), two.hooks(), 2);
   EXPECT_LT(worst(one.steps, two.steps), 1e-4);
+}
+
+TEST(RanksRun, TakesFirstValuesFromARunOfOneRank) {
+  const Folder folder("ranks_init_from");
+  const auto corpus = write_corpus(folder.path);
+  train(tiny(corpus, folder.path / "before", overrides("fp64", {"phases[0].steps=5", "phases[1].steps=5"})), {});
+  const auto from = [&](const char* name, std::vector<std::string> more) {
+    more.push_back("init_from=[{run = \"" + (folder.path / "before").string() + "\"}]");
+    more.push_back("tokenizer_model=" + (folder.path / "before" / "tokenizer.model").string());
+    more.push_back("trainer.stop_after_steps=4");
+    return tiny(corpus, folder.path / name, overrides("fp64", std::move(more)));
+  };
+  Heard one, two;
+  train(from("one", {}), one.hooks());
+  train_on_threads(from("two", {"parallel.tensor_parallel_size=2"}), two.hooks(), 2);
+  EXPECT_TRUE(two.said("2 ranks: TP2, 1 thread each"));
+  EXPECT_LT(worst(one.steps, two.steps), 1e-10);
+}
+
+TEST(RanksRun, EndsWhereRanksWereNotStartedAlike) {
+  const Folder folder("ranks_unlike");
+  const auto corpus = write_corpus(folder.path);
+  const RunConfig config = tiny(corpus, folder.path / "run"),
+                  other = tiny(corpus, folder.path / "run", {"optimizer.weight_decay=0.5"});
+  ThreadOptions options;
+  options.record_folder = folder.path / "record";
+  try {
+    run_ranks(2, options, [&](Group& world) { train(world.rank() ? other : config, {}, world); });
+    ADD_FAILURE() << "two configurations";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the configuration of rank 1 differs from rank 0's"));
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder.path / "record" / "rank-1.json"));
 }
 
 TEST(RanksRun, StopsTogether) {

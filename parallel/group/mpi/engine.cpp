@@ -115,7 +115,9 @@ void Engine::fail(const std::string& cause) {
   }
 }
 
-void Engine::stop(const std::string& what) { chorus::fail("group", "rank ", rank_, " was stopped in ", what, ": ", cause_); }
+void Engine::stop(const std::string& what) {
+  throw GroupEnded(error_text("group", "rank ", rank_, " was stopped in ", what, ": ", cause_));
+}
 
 bool Engine::poll(const Operation* current) {
   bool moved = false;

@@ -125,6 +125,10 @@ void run_mpi(const MpiOptions& options, const std::function<void(Group& world)>&
     const std::string text = told(e.what());
     world->end_all(text);
     throw Error(text);
+  } catch (...) {
+    const std::string text = told("an exception that is no std::exception");
+    world->end_all(text);
+    throw Error(text);
   }
 }
 

@@ -37,7 +37,7 @@ TEST(ShareStatistics, EqualThoseOfOneRankWithAllRowsWhoeverHasThem) {
   std::vector<std::vector<double>> ranks(3);
   run_ranks(3, {}, [&](Group& world) {
     Normed own;
-    share_statistics(own.norm, world);
+    share_statistics(own.norm.statistics, world);
     const auto r = static_cast<std::size_t>(world.rank());
     for (int step = 0; step < 3; ++step) {
       own.norm(some_rows(own.context, ends[r], ends[r + 1], step), training);
