@@ -2,6 +2,7 @@
 #include <chorus/apps/check_phases.h>
 #include <chorus/apps/checkpoint_fit.h>
 #include <chorus/apps/init_from.h>
+#include <chorus/apps/rank_threads.h>
 #include <chorus/apps/run_data.h>
 #include <chorus/apps/run_lock.h>
 #include <chorus/apps/trainer.h>
@@ -17,7 +18,6 @@
 #include <chorus/nn/path_patterns.h>
 #include <chorus/parallel/ddp.h>
 #include <chorus/parallel/grad_norm.h>
-#include <chorus/parallel/group/mpi.h>
 #include <chorus/parallel/group/solo.h>
 #include <omp.h>
 
@@ -60,24 +60,6 @@ std::string manifests_digest(std::span<const InputConfig> inputs) {
     for (const auto& file : manifests_of(input)) all += file_digest(PosixFile::open(file));
   return all.size() == 32 ? all : digest(all.data(), all.size());
 }
-
-/// The cores shared equally among the ranks that are here.
-int threads_of_a_rank(const Group& world) {
-  const int here = launched_processes() ? launched_on_this_machine().value_or(world.size()) : world.size();
-  return std::max(1, compute_threads() / std::min(here, world.size()));
-}
-
-/// Sets the calling thread's OpenMP width for its lifetime.
-class Threads {
- public:
-  explicit Threads(int count) : before_(omp_get_max_threads()) { omp_set_num_threads(count); }
-  ~Threads() { omp_set_num_threads(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int before_;
-};
 
 /// Everything of one phase: the model it trains and where its batches come from.
 struct Phase {

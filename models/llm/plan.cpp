@@ -23,21 +23,23 @@ Plan llm_plan(const LlmConfig& config, const Mesh& mesh, bool sequence_parallel)
   plan.params = {
       {"embedding.weight|head.weight", {{"tp", shard(0)}}},
       {"norm.weight|layers.*.attention_norm.weight|layers.*.mlp_norm.weight", {{"tp", vector}}},
-      {"layers.*.attention.q.weight", {{"tp", shard(0), head}}},
-      {"layers.*.attention.k.weight|layers.*.attention.v.weight", kv},
-      {"layers.*.attention.out.weight", {{"tp", shard(1), head}}},
-      {"layers.*.mlp.gate.weight|layers.*.mlp.up.weight", {{"tp", shard(0)}}},
-      {"layers.*.mlp.down.weight", {{"tp", shard(1)}}},
   };
   plan.ports = {
-      {"embedding.out", "tp", same},
-      {"in", "tp", rows},
-      {"layers.*.attention.in|layers.*.mlp.in", "tp", copy},
-      {"layers.*.attention.out.out|layers.*.mlp.down.out", "tp", rows},
-      {"out", "tp", same},
-      {"loss_in", "tp", copy},
-      {"logits_out", "tp", same},
+      {"embedding.out", "tp", same}, {"in", "tp", rows},         {"out", "tp", same},
+      {"loss_in", "tp", copy},       {"logits_out", "tp", same},
   };
+  if (config.num_hidden_layers > 0) {
+    const auto add = [&plan](const char* pattern, std::vector<ParamPlacement> placements) {
+      plan.params.push_back({pattern, std::move(placements)});
+    };
+    add("layers.*.attention.q.weight", {{"tp", shard(0), head}});
+    add("layers.*.attention.k.weight|layers.*.attention.v.weight", kv);
+    add("layers.*.attention.out.weight", {{"tp", shard(1), head}});
+    add("layers.*.mlp.gate.weight|layers.*.mlp.up.weight", {{"tp", shard(0)}});
+    add("layers.*.mlp.down.weight", {{"tp", shard(1)}});
+    plan.ports.push_back({"layers.*.attention.in|layers.*.mlp.in", "tp", copy});
+    plan.ports.push_back({"layers.*.attention.out.out|layers.*.mlp.down.out", "tp", rows});
+  }
   if (tp.size > 1) plan.slot("loss_core", vocabulary_parallel_loss(tp));
   return plan;
 }
