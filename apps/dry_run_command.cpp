@@ -6,6 +6,8 @@ namespace chorus {
 
 int run_dry_run(const Loaded<RunConfig>& loaded, std::int64_t measured_steps) {
   const RunConfig& config = loaded.value;
+  require(config.parallel.tp() == 1 && config.parallel.dp() <= 1, "train",
+          "--dry-run plans a run on one rank; what ranks would hold is shown by chorus plan layout");
   const auto say = [](const std::string& line) { std::printf("%s\n", line.c_str()); };
   std::printf("== configuration\n%s", resolved_toml(loaded).c_str());
   const DryRun plan = plan_run(config, say);

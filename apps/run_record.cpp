@@ -111,9 +111,14 @@ void RunRecord::write_config() const {
 void RunRecord::start(const StartReport& report) {
   next_step_ = report.step + 1;
   write_config();
-  const Fields line{{"event", std::string("start")},     {"step", report.step},
-                    {"total_steps", report.total_steps}, {"time", now()},
-                    {"parameters", report.parameters},   {"matrix_peak_flops", options_.matrix_peak}};
+  const Fields line{{"event", std::string("start")},
+                    {"step", report.step},
+                    {"total_steps", report.total_steps},
+                    {"time", now()},
+                    {"ranks", report.ranks},
+                    {"layout", report.layout},
+                    {"parameters", report.parameters},
+                    {"matrix_peak_flops", options_.matrix_peak}};
   metrics_.use([&](MetricsWriter& metrics) { metrics.write(line); });
   if (std::filesystem::exists(folder_ / "transcripts.jsonl"))
     transcripts_.use([&](MetricsWriter& transcripts) { transcripts.write(std::span(line).first(2)); });

@@ -107,7 +107,9 @@ class Trainer {
           std::to_string(omp_get_max_threads()) + (omp_get_max_threads() == 1 ? " thread" : " threads") + " each");
     resume_or_start();
     first_step_ = progress_.step;
-    if (hooks_.start) hooks_.start({progress_.step, config_.total_steps(), parameter_count()});
+    if (hooks_.start)
+      hooks_.start({progress_.step, config_.total_steps(), parameter_count(), world_.size(),
+                    mesh_.shape().describe(config_.parallel.sequence_parallel)});
     while (true) {
       if (progress_.phase_step == phase_.config->steps) {
         if (progress_.phase + 1 == static_cast<std::int64_t>(config_.phases.size())) return finish(Outcome::finished);

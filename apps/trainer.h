@@ -14,6 +14,8 @@ namespace chorus {
 struct StartReport {
   std::int64_t step = 0, total_steps = 0;  ///< finished steps; more than 0: resumed
   std::int64_t parameters = 0;             ///< of the model, frozen ones included
+  int ranks = 1;
+  std::string layout = "1 rank";  ///< "TP2 SP DP2"
 };
 
 /// One optimizer step.

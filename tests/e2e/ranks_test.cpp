@@ -90,6 +90,8 @@ TEST(RanksRun, GoesOnWithOtherRanks) {
   const auto paused = train_on_threads(part({"parallel.tp_size=2", "trainer.stop_after_steps=17"}), begun.hooks(), 2);
   EXPECT_EQ(paused.outcome, Outcome::paused);
   EXPECT_TRUE(begun.said("2 ranks: TP2"));
+  EXPECT_EQ(begun.started.ranks, 2);
+  EXPECT_EQ(begun.started.layout, "TP2");
   EXPECT_EQ(train_on_threads(part({}), ended.hooks(), 3).step, 30);
   EXPECT_TRUE(ended.said("3 ranks: DP3"));
   EXPECT_TRUE(ended.said("resumed from"));

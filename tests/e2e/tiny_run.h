@@ -131,6 +131,7 @@ inline RunConfig tiny(const std::filesystem::path& corpus, const std::filesystem
 
 /// What a run said through its hooks.
 struct Heard {
+  StartReport started;
   std::vector<StepReport> steps;
   std::vector<std::string> messages;
   std::vector<Evaluation> evaluations;
@@ -143,6 +144,7 @@ struct Heard {
       steps.push_back(report);
       if (report.step == stop_at) stop = true;
     };
+    hooks.start = [this](const StartReport& report) { started = report; };
     hooks.message = [this](const std::string& text) { messages.push_back(text); };
     hooks.evaluation = [this](const EvaluationReport& report) { evaluations.push_back(report.evaluation); };
     hooks.stop = &stop;
