@@ -27,5 +27,21 @@ TEST_P(Parity, EveryTwoChoicesMeet) {
   RecordProperty("equal", equal);
 }
 
+// What takes three choices to show: two uses of one leaf, sums during backward, more than one rank of data.
+TEST(ParityCases, TiedEmbeddingsWaitForBothUses) {
+  SerialRuns serial;
+  for (const int tp : {1, 2}) {
+    for (const std::int64_t bucket_size : {700, 100'000}) {
+      ParityCase c;
+      c.variant.tied = true;
+      c.dp = 2;
+      c.tp = tp;
+      c.ddp.bucket_size = bucket_size;
+      const Verdict verdict = judge(c, serial);
+      EXPECT_EQ(verdict.kind, Verdict::equal) << c.name() << ": " << verdict.text;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace chorus::testing
