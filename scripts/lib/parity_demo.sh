@@ -12,8 +12,11 @@ demo_losses() { # output folder, steps, precision, what runs chorus ...
 }
 
 demo_parity() {
-  local folder=build/parity limit steps precision name
-  mkdir -p "$folder"
+  local folder=build/parity_demo limit steps precision name
+  mkdir -p "$folder" data
+  zcat "$(packaged_file asterisk-core-sounds-en /usr/share/doc/asterisk-core-sounds-en/core-sounds-en.txt.gz)" >data/core-sounds-en.txt
+  build/release/apps/chorus data asterisk --texts data/core-sounds-en.txt --sounds /usr/share/asterisk/sounds/en_US_f_Allison \
+    --out data/asterisk >"$folder/data.log"
   # As root Open MPI wants to be asked twice, and more ranks than cores need leave.
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   for precision in fp32 fp64; do
