@@ -83,14 +83,15 @@ class Trainer {
         threads_(config.trainer.threads > 0 ? config.trainer.threads : threads_of_a_rank(world)),
         context_(memory_options(config)),
         train_digest_(manifests_digest(config.data.inputs())),
-        usable_(training_entries(config, hooks.message)),
+        usable_(training_entries(config, leads() ? hooks.message : nullptr)),
         entries_(std::move(usable_.entries)),
         inputs_(open_inputs()),
         frontend_(config.features, inputs_.statistics),
         prompt_(config.prompt, inputs_.tokenizer, config.model.perception) {
     if (!config.data.validation.empty())
-      validation_ =
-          sources_of(read_usable(config.data.validation, config.data.skip_bad_lines, config.content(), hooks.message).entries);
+      validation_ = sources_of(
+          read_usable(config.data.validation, config.data.skip_bad_lines, config.content(), leads() ? hooks.message : nullptr)
+              .entries);
     if (config.model.perception && !validation_.empty()) evaluated_.chunks = chunk_options({}, config);
     if (config.parallel.tp_comm_overlap) mesh_.overlap_exchanges();
     std::int64_t listens = hooks.evaluation != nullptr;

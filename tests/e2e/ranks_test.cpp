@@ -2,6 +2,9 @@
 #include <chorus/parallel/group/threads.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <fstream>
+
 #include "e2e/tiny_run.h"
 
 namespace chorus {
@@ -139,6 +142,18 @@ TEST(RanksRun, EndsWhereRanksWereNotStartedAlike) {
     EXPECT_THAT(error.what(), HasSubstr("the configuration of rank 1 differs from rank 0's"));
   }
   EXPECT_TRUE(std::filesystem::exists(folder.path / "record" / "rank-1.json"));
+}
+
+TEST(RanksRun, SaysOnceWhatAllRanksRead) {
+  const Folder folder("ranks_said");
+  const auto corpus = write_corpus(folder.path);
+  std::ofstream(corpus, std::ios::app) << "nonsense\n";
+  Heard heard;
+  train_on_threads(tiny(corpus, folder.path / "run", {"data.validation=" + corpus.string(), "trainer.stop_after_steps=1"}),
+                   heard.hooks(), 2);
+  const auto said = std::count_if(heard.messages.begin(), heard.messages.end(),
+                                  [](const auto& text) { return text.find("no JSON") != text.npos; });
+  EXPECT_EQ(said, 2) << "of the training manifest and of the validation's";
 }
 
 TEST(RanksRun, StopsTogether) {
