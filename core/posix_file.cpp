@@ -61,6 +61,15 @@ PosixFile PosixFile::append(const fs::path& path) {
   return {open_or_fail(path, O_WRONLY | O_CREAT | O_APPEND, "append to"), path};
 }
 
+PosixFile PosixFile::temporary(const fs::path& folder, const std::string& name) {
+  std::string path = (folder / (name + ".XXXXXX")).string();
+  const int descriptor = ::mkostemp(path.data(), O_CLOEXEC);
+  if (descriptor < 0) fail_errno("PosixFile", "create", path);
+  PosixFile file(descriptor, path);
+  if (::unlink(path.c_str()) != 0) fail_errno("PosixFile", "remove the name of", path);
+  return file;
+}
+
 PosixFile::PosixFile(PosixFile&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)),
       path_(std::move(other.path_)),
@@ -96,6 +105,18 @@ void PosixFile::write(const void* data, std::size_t bytes) {
     const std::size_t n = write_some(from, bytes);
     from += n;
     bytes -= n;
+  }
+}
+
+void PosixFile::write_at(const void* data, std::size_t bytes, std::uint64_t position) {
+  const auto* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const auto n = uninterrupted([&] { return ::pwrite(descriptor_, from, bytes, static_cast<off_t>(position)); });
+    if (n < 0) fail_errno("PosixFile", "write " + std::to_string(bytes) + " bytes to", path_);
+    require(n > 0, "PosixFile", "cannot write ", path_.string(), ": the system took none of ", bytes, " bytes");
+    from += n;
+    position += static_cast<std::uint64_t>(n);
+    bytes -= static_cast<std::size_t>(n);
   }
 }
 

@@ -17,6 +17,9 @@ class PosixFile {
   /// For writing; an existing file is an error. `needed`: bytes it will have, for messages; 0 where nobody knows.
   static PosixFile create(const std::filesystem::path& path, std::uint64_t needed = 0);
   static PosixFile append(const std::filesystem::path& path);  ///< for writing at the end; made if it isn't there
+  /// For reading and `write_at`, in `folder`. Its name begins with `name` and is removed at once: the file goes when it is
+  /// closed.
+  static PosixFile temporary(const std::filesystem::path& folder, const std::string& name);
   ~PosixFile();
   PosixFile(PosixFile&& other) noexcept;
   PosixFile& operator=(PosixFile&&) = delete;
@@ -26,8 +29,9 @@ class PosixFile {
   void write(const void* data, std::size_t bytes);  ///< appends
   /// Appends what one call takes, at least a byte of `bytes` > 0, and returns how much that was.
   std::size_t write_some(const void* data, std::size_t bytes);
-  void read(void* data, std::size_t bytes, std::uint64_t position) const;  ///< fewer bytes than asked for is an error
-  void flush();                                                            ///< to the disk
+  void write_at(const void* data, std::size_t bytes, std::uint64_t position);  ///< of a `temporary`
+  void read(void* data, std::size_t bytes, std::uint64_t position) const;      ///< fewer bytes than asked for is an error
+  void flush();                                                                ///< to the disk
   /// Flushes to the disk and closes; reports what a delayed write has to report.
   void commit();
 

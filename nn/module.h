@@ -31,7 +31,8 @@ struct Slot<R(A...)> {
   }
 };
 
-/// What is gathered, recomputed and cut into stages as one piece. A plan may wrap the run of its body.
+/// What is gathered, recomputed and cut into stages as one piece. A plan may wrap the run of its body. The body owns what it
+/// reads, but for the module: it may run again in backward, when its caller has returned.
 struct Unit {
   std::function<Tensor(const std::function<Tensor(Tensor)>& body, Tensor x)> wrap;
   template <class Body>

@@ -13,6 +13,8 @@ namespace kernel {
 struct Primitives;
 }
 
+class RecomputedPart;
+
 /// One per rank; outlives its tensors. Not thread-safe except for memory and trace: one thread computes.
 struct Context {
   explicit Context(MemoryOptions memory_options = {}, Device device = Cpu{}) : device(device), memory(memory_options) {}
@@ -20,8 +22,11 @@ struct Context {
   Device device;
   Memory memory;
   Trace trace;
-  bool recording = true;                           ///< whether ops write autograd nodes
-  bool remake = true;                              ///< whether backward makes cheap activations again instead of keeping them
+  bool recording = true;  ///< whether ops write autograd nodes
+  bool remake = true;     ///< whether backward makes cheap activations again instead of keeping them
+  /// Whether backward runs a forward pass once more: what the first counted (statistics, tokens) isn't counted again.
+  bool repeating = false;
+  RecomputedPart* recomputed_part = nullptr;       ///< that runs now; see autograd/recompute.h
   std::uint64_t next_node = 0;                     ///< numbers nodes in order of creation
   std::shared_ptr<kernel::Primitives> primitives;  ///< matrix products prepared so far; see kernels/onednn.cpp
 };

@@ -68,7 +68,7 @@ ConformerLayer::ConformerLayer(const ConformerConfig& config)
       norm_out(config.d_model) {}
 
 Tensor ConformerLayer::operator()(const Tensor& input, const Tensor& encoding, const Rows& rows, const Pass& pass) const {
-  return unit(input, [&](Tensor x) {
+  return unit(input, [this, encoding, rows, pass](Tensor x) {
     x = add_scaled(x, ff1(x, rows, pass), 0.5);
     x = add(x, attention(x, encoding, rows, pass));
     x = add(x, conv(x, rows, pass));

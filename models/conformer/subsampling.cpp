@@ -61,28 +61,29 @@ Subsampling::Subsampling(const ConformerConfig& config)
 EncodedRows Subsampling::operator()(const Tensor& frames, const Rows& rows) const {
   require(frames.rank() == 2 && frames.cols() == mels && frames.rows() == rows.count(), "subsampling", "frames ", frames,
           "; expected (", rows.count(), ", ", mels, ")");
-  EncodedRows now{frames, rows};
-  for (const auto& layer : conv) {
-    const Rows next = halved(now.rows);
-    now = {silu(conv1d(now.x, now.rows, next, layer.weight.value, layer.bias.value, 3, 2, 1)), next};
-  }
-  if (depthwise_striding) {
+  std::vector<Rows> stages{rows};  // before and after each strided convolution
+  for (std::size_t i = 0; i < (depthwise_striding ? 1 + depthwise.size() : conv.size()); ++i)
+    stages.push_back(halved(stages.back()));
+  const Tensor y = unit(frames, [this, stages](Tensor x) {
+    for (std::size_t i = 0; i < conv.size(); ++i)
+      x = silu(conv1d(x, stages[i], stages[i + 1], conv[i].weight.value, conv[i].bias.value, 3, 2, 1));
+    if (!depthwise_striding) return out(x);
     const std::int64_t channels = conv0.weight.global[0];
     std::int64_t bins = mels;
-    Rows next = halved(now.rows);
-    now = {relu(conv2d_subsample(now.x, now.rows, next, conv0.weight.value, conv0.bias.value, static_cast<int>(bins))), next};
-    bins = halved(bins);  // now.x is [T/2, bins * channels]
+    x = relu(conv2d_subsample(x, stages[0], stages[1], conv0.weight.value, conv0.bias.value, static_cast<int>(bins)));
+    bins = halved(bins);  // x is [T/2, bins * channels]
     for (std::size_t i = 0; i < depthwise.size(); ++i) {
-      next = halved(now.rows);
-      const Tensor mixed = depthwise_conv2d_subsample(now.x, now.rows, next, depthwise[i].weight.value, depthwise[i].bias.value,
-                                                      static_cast<int>(bins));
+      const Tensor mixed = depthwise_conv2d_subsample(x, stages[i + 1], stages[i + 2], depthwise[i].weight.value,
+                                                      depthwise[i].bias.value, static_cast<int>(bins));
       bins = halved(bins);
-      const Tensor y =
-          linear(mixed.reshaped({next.count() * bins, channels}), pointwise[i].weight.value, pointwise[i].bias.value);
-      now = {relu(y).reshaped({next.count(), bins * channels}), next};
+      const std::int64_t count = stages[i + 2].count();
+      const Tensor pointed =
+          linear(mixed.reshaped({count * bins, channels}), pointwise[i].weight.value, pointwise[i].bias.value);
+      x = relu(pointed).reshaped({count, bins * channels});
     }
-  }
-  return {out(now.x), now.rows};
+    return out(x);
+  });
+  return {y, stages.back()};
 }
 
 }  // namespace chorus

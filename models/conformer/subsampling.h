@@ -32,6 +32,7 @@ struct Subsampling {
   std::vector<ConvWeights> pointwise;  ///< 1x1, C -> C, ReLU
   std::vector<ConvWeights> conv;       ///< conv1d
   Linear out;
+  Unit unit;
   EncodedRows operator()(const Tensor& frames, const Rows& rows) const;
   template <class V>
   void fields(V&& v) {
@@ -40,6 +41,7 @@ struct Subsampling {
     v("pointwise", pointwise);
     v("conv", conv);
     v("out", out);
+    v("unit", unit);
   }
 };
 

@@ -19,7 +19,7 @@ LlmLayer::LlmLayer(const LlmConfig& config)
       mlp_dropout{.p = config.dropout} {}
 
 Tensor LlmLayer::operator()(const Tensor& input, const Rows& rows, const Pass& pass) const {
-  return unit(input, [&](Tensor x) {
+  return unit(input, [this, rows, pass](Tensor x) {
     x = add(x, attention_dropout(attention(attention_norm(x), rows, pass), rows, pass));
     return add(x, mlp_dropout(mlp(mlp_norm(x)), rows, pass));
   });

@@ -16,7 +16,7 @@ BatchNorm::BatchNorm(std::int64_t features, Mode mode, double eps)
 Tensor BatchNorm::operator()(const Tensor& x, const Pass& pass) const {
   if (mode == Mode::frozen || !pass.training || !weight.trainable)
     return fixed_norm(x, mean.value, variance.value, weight.value, bias.value, eps);
-  statistics.add(x.detach(), step_mean.value);
+  if (!x.context().repeating) statistics.add(x.detach(), step_mean.value);
   return fixed_norm(x, step_mean.value, step_variance.value, weight.value, bias.value, eps);
 }
 

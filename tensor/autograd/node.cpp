@@ -1,4 +1,5 @@
 #include <chorus/tensor/autograd/node.h>
+#include <chorus/tensor/autograd/recompute.h>
 #include <chorus/tensor/kernels/pointwise.h>
 #include <chorus/tensor/layout_rules.h>
 
@@ -67,6 +68,7 @@ Tensor record_rule(const char* op, Tensor y, const Inputs& inputs, Saved saved, 
   }
   node->rule = rule;
   node->weight_rule = weight_rule;
+  if (RecomputedPart* part = y.context().recomputed_part) part->recorded(node);
   y.set_node(std::move(node));
   return y;
 }
@@ -129,8 +131,9 @@ void deliver_all(const Node& node, Grads grads) {
     if (grads[i] && node.inputs[i]) deliver(*node.inputs[i], std::move(grads[i]));
 }
 
-/// The makers come earlier in the graph, so what they saved is still there.
+/// The makers come earlier in the graph, so what they saved is still there, or can be had.
 void remake_saved(Node& node) {
+  if (node.part) node.part->restore();
   for (const auto& [saved, input, shape] : node.remade) {
     Node& maker = *node.inputs[input];
     remake_saved(maker);

@@ -66,6 +66,8 @@ struct Remade {
   Shape shape;
 };
 
+class RecomputedPart;
+
 /// Gradients that others help to make, while this rank goes on with something else.
 struct Underway {
   virtual ~Underway() = default;
@@ -90,6 +92,7 @@ struct Node {
   Tensor grad;           ///< sum of what arrived so far, during backward
   GradSink sink;         ///< leaves only
   bool leaf = false;
+  std::shared_ptr<RecomputedPart> part;  ///< that `saved` comes from once backward is here (recompute.h); null: it is there
   ~Node();
 };
 

@@ -1,3 +1,4 @@
+#include <chorus/tensor/autograd/recompute.h>
 #include <chorus/tensor/kernels/attention.h>
 #include <chorus/tensor/layout_rules.h>
 #include <chorus/tensor/ops/attention.h>
@@ -23,6 +24,20 @@ double product_flops(const Rows& rows, const AttentionOptions& o) {
   return 2 * kernel::visible_pairs(rows, o.causal) * o.heads * o.head_dim;
 }
 
+/// The result [rows, heads * head_dim] and the logarithm of each softmax's denominator, [heads, rows]: what both kinds of
+/// attention give, `products` of them in the forward pass.
+std::vector<Tensor> attended(const char* op, const Tensor& qkv, const kernel::RelativeTerms* terms, const Rows& rows,
+                             const AttentionOptions& options, int products) {
+  return kept_results(qkv.context(), op, [&] {
+    Context& context = qkv.context();
+    const Span span(context.trace, op, products * product_flops(rows, options));
+    Tensor y = Tensor::empty(context, {qkv.size(0), std::int64_t{options.heads} * options.head_dim}, qkv.dtype());
+    Tensor lse = Tensor::empty(context, {options.heads, qkv.size(0)}, wide(qkv.dtype()));
+    kernel::attention(cpu(context, op), qkv, terms, rows, options, y, lse);
+    return std::vector<Tensor>{y, lse};
+  });
+}
+
 Tensor gradient_of(const Tensor& x, bool leaf) {
   return Tensor::empty(x.context(), x.shape(), leaf ? wide(x.dtype()) : x.dtype(), Category::activations);
 }
@@ -31,11 +46,8 @@ Tensor gradient_of(const Tensor& x, bool leaf) {
 
 Tensor attention(const Tensor& qkv, const Rows& rows, const AttentionOptions& options) {
   check("attention", qkv, rows, options);
-  Context& context = qkv.context();
-  const Span span(context.trace, "attention", 2 * product_flops(rows, options));
-  Tensor y = Tensor::empty(context, {qkv.size(0), std::int64_t{options.heads} * options.head_dim}, qkv.dtype());
-  Tensor lse = Tensor::empty(context, {options.heads, qkv.size(0)}, wide(qkv.dtype()));
-  kernel::attention(cpu(context, "attention"), qkv, nullptr, rows, options, y, lse);
+  const auto results = attended("attention", qkv, nullptr, rows, options, 2);
+  const Tensor &y = results[0], &lse = results[1];
   return record(
       "attention", y, {qkv}, {qkv, y, lse, rows.offsets, rows.ids, rows.index, rows.positions}, [options](const Backward& b) {
         const Tensor &qkv = b.saved[0], &y = b.saved[1], &lse = b.saved[2];
@@ -60,12 +72,9 @@ Tensor relative_attention(const Tensor& qkv, const Tensor& u, const Tensor& v, c
           " rows; it needs 2 * reach - 1 rows of ", features);
   require(u.dtype() == qkv.dtype() && v.dtype() == qkv.dtype() && p.dtype() == qkv.dtype(), op, "qkv is ", qkv, ", u ", u,
           ", v ", v, ", p ", p, "; all need one type");
-  Context& context = qkv.context();
-  const Span span(context.trace, "relative_attention", 3 * product_flops(rows, options));
-  Tensor y = Tensor::empty(context, {qkv.size(0), features}, qkv.dtype());
-  Tensor lse = Tensor::empty(context, {options.heads, qkv.size(0)}, wide(qkv.dtype()));
   const kernel::RelativeTerms terms{u, v, p};
-  kernel::attention(cpu(context, op), qkv, &terms, rows, options, y, lse);
+  const auto results = attended(op, qkv, &terms, rows, options, 3);
+  const Tensor &y = results[0], &lse = results[1];
   return record(op, y, {qkv, u, v, p}, {qkv, u, v, p, y, lse, rows.offsets, rows.ids, rows.index, rows.positions},
                 [options](const Backward& b) {
                   const Tensor& qkv = b.saved[0];
