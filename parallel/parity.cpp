@@ -78,6 +78,7 @@ ParityRun run_rank(const detail::AnyParity& parity, const ParityOptions& options
   if (options.tp_comm_overlap) mesh.overlap_exchanges();
   Context context;
   const detail::AnyModel model = parity.make();
+  if (options.recompute != Recompute::none) model.checkpoint(options.recompute);
   if (parity.plan) {
     model.apply(parity.plan(mesh), mesh);
     model.check(context, options.dtype, [&] { model.loss(context, {}, {.training = true}); });

@@ -2,6 +2,7 @@
 // rank.
 #pragma once
 #include <chorus/nn/optim/optimizer.h>
+#include <chorus/parallel/activation_checkpointing.h>
 #include <chorus/parallel/ddp.h>
 #include <chorus/parallel/plan.h>
 
@@ -35,7 +36,8 @@ struct ParityOptions {
   std::function<std::vector<int>(int dp_rank, int microbatch)> deal;
   bool tp_comm_overlap = false;  ///< Mesh::overlap_exchanges
   bool sums_at_once = false;     ///< a bucket's sum ends where it begins, so that what comes too late for it is always missing
-  bool split_sums = true;        ///< sums are cut at random over ranks (Axis::split_sums)
+  Recompute recompute = Recompute::none;  ///< of all units
+  bool split_sums = true;                 ///< sums are cut at random over ranks (Axis::split_sums)
 };
 
 /// What one run of some steps did, brought together from all ranks.
@@ -72,6 +74,7 @@ namespace detail {
 struct AnyModel {
   std::shared_ptr<void> model;
   std::function<void(const Plan&, Mesh&)> apply;
+  std::function<void(Recompute)> checkpoint;
   std::function<void(Context&, DType, const std::function<void()>&)> check;
   std::function<ParamStore(Context&, const MaterializeOptions&)> materialize;
   std::function<void()> commit_statistics;
@@ -94,6 +97,7 @@ AnyParity any_parity(const ParityModel<M>& given) {
     any.model = model;
     M& m = *model;
     any.apply = [&m](const Plan& plan, Mesh& mesh) { chorus::apply(plan, m, mesh); };
+    any.checkpoint = [&m](Recompute mode) { checkpoint_activations(m, "*unit", mode); };
     any.check = [&m](Context& context, DType dtype, const std::function<void()>& forward) {
       check_layouts(m, context, dtype, forward);
     };

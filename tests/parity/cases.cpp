@@ -10,7 +10,23 @@
 namespace chorus::testing {
 namespace {
 
-enum { model_, dp_, tp_, sp_, kv_, accumulation_, labels_, frozen_, tied_, dropout_, positions_, norm_, overlap_, buckets_ };
+enum {
+  model_,
+  dp_,
+  tp_,
+  sp_,
+  kv_,
+  accumulation_,
+  labels_,
+  frozen_,
+  tied_,
+  dropout_,
+  positions_,
+  norm_,
+  overlap_,
+  buckets_,
+  recompute_
+};
 
 constexpr double tolerance = 1e-10;
 
@@ -60,6 +76,7 @@ const std::vector<Factor>& parity_factors() {
       {"conv_norm", {"layer_norm", "batch_norm"}},
       {"overlap", {"on", "off"}},
       {"buckets", {"large", "small", "copies"}},
+      {"recompute", {"none", "full", "selective"}},
   };
   return factors;
 }
@@ -95,6 +112,7 @@ ParityCase parity_case(const Choice& choice) {
   const std::string& buckets = value(choice, buckets_);
   if (buckets != "large") c.ddp.bucket_size = 700;
   c.ddp.gradient_as_bucket_view = buckets != "copies";
+  c.recompute = recompute_mode(value(choice, recompute_));
   return c;
 }
 
@@ -113,6 +131,7 @@ std::string ParityCase::name() const {
   add(!ddp.overlap_grad_reduce, "no overlap");
   add(ddp.bucket_size == 700, "small buckets");
   add(!ddp.gradient_as_bucket_view, "copied gradients");
+  add(recompute != Recompute::none, std::string(chorus::name(recompute)) + " recompute");
   return out;
 }
 
@@ -130,6 +149,7 @@ ParityOptions ParityCase::options() const {
   options.accumulation = accumulation;
   options.ddp = ddp;
   options.tp_comm_overlap = ddp.overlap_grad_reduce;
+  options.recompute = recompute;
   // The last microbatch of a step, in which gradients are summed, gets samples first: where there are few, others go without.
   options.deal = [ranks = variant.empty_loss ? dp - 1 : dp, microbatches = accumulation](int rank, int microbatch) {
     std::vector<int> dealt;
@@ -142,7 +162,7 @@ ParityOptions ParityCase::options() const {
 
 std::vector<Choice> whole_product() {
   const auto& factors = parity_factors();
-  constexpr int derived[] = {positions_, norm_, buckets_, overlap_};
+  constexpr int derived[] = {positions_, norm_, buckets_, overlap_, recompute_};
   const auto given = [&](int factor) { return std::find(std::begin(derived), std::end(derived), factor) == std::end(derived); };
   std::set<Choice> all;
   Choice c(factors.size(), 0);
@@ -153,6 +173,7 @@ std::vector<Choice> whole_product() {
       serial[tp_] = serial[sp_] = 0;
       for (const int factor : {positions_, norm_}) whole[at(factor)] = drawn(serial, factor);
       whole[buckets_] = drawn(whole, buckets_);
+      whole[recompute_] = drawn(whole, recompute_);
       all.insert(plain(whole));
     }
     int f = 0;
@@ -165,7 +186,7 @@ std::vector<Choice> whole_product() {
   }
   std::vector<Choice> product(all.begin(), all.end());
   const auto serial_of = [](Choice choice) {
-    choice[tp_] = choice[sp_] = choice[buckets_] = 0;
+    choice[tp_] = choice[sp_] = choice[buckets_] = choice[recompute_] = 0;
     return choice;
   };
   std::stable_sort(product.begin(), product.end(),
@@ -222,6 +243,7 @@ const ParityRun& SerialRuns::of(const ParityCase& c) {
   if (runs_.size() >= 50) runs_.clear();
   ParityOptions options = c.options();
   options.deal = nullptr;  // one rank has all samples
+  options.recompute = Recompute::none;
   return runs_[key] = parity_serial(parity_model(c.variant), options);
 }
 
@@ -258,10 +280,13 @@ Verdict judge(const ParityCase& c, SerialRuns& serial) {
     const ParityRun other = parity_parallel(model, c.sizes(), c.dp * c.tp, options);
     return other.losses != run.losses || other.gradients != run.gradients || other.weights != run.weights;
   };
+  ParityOptions bare = c.options();
+  bare.ddp.overlap_grad_reduce = bare.tp_comm_overlap = false;
+  bare.recompute = Recompute::none;
+  if ((c.ddp.overlap_grad_reduce || c.recompute != Recompute::none) && changes_bits(bare))
+    return {Verdict::failed, "overlap or recomputation changes bits", report.worst()};
   if (c.ddp.overlap_grad_reduce) {
-    ParityOptions after = c.options(), early = after;
-    after.ddp.overlap_grad_reduce = after.tp_comm_overlap = false;
-    if (changes_bits(after)) return {Verdict::failed, "overlap changes bits", report.worst()};
+    ParityOptions early = c.options();
     early.sums_at_once = true;
     if (c.dp > 1 && changes_bits(early)) return {Verdict::failed, "sums begin before all is there", report.worst()};
   }

@@ -14,6 +14,7 @@ struct ParityCase {
   int dp = 1, tp = 1, accumulation = 1;
   std::string labels = "unequal";  ///< or "none on one rank", "no audio on one rank", "no samples on one rank"
   DdpOptions ddp;
+  Recompute recompute = Recompute::none;
   std::string name() const;
   bool heads_fit() const;       ///< whether heads of key and value can be shared out; a case in which they can't is refused,
   std::string refusal() const;  ///< with these words
@@ -31,8 +32,8 @@ const std::vector<Factor>& parity_factors();
 using Choice = std::vector<int>;
 ParityCase parity_case(const Choice& choice);
 /// Every choice of model, mesh, heads, accumulation, labels, frozen parts, head and dropout, once where choices are the same
-/// case (heads of key and value where there is no decoder ...); positions, norms and buckets are drawn for each, overlap is on:
-/// then a case is judged without it, too. Cases that share their serial run are neighbours.
+/// case (heads of key and value where there is no decoder ...); positions, norms, buckets and recomputation are drawn for each,
+/// overlap is on: then a case is judged without it, too. Cases that share their serial run are neighbours.
 std::vector<Choice> whole_product();
 /// Few choices in which every two values of two factors meet; another seed, another cover.
 std::vector<Choice> pairwise_cover(std::uint64_t seed);
@@ -51,7 +52,8 @@ class SerialRuns {
  private:
   std::map<std::pair<ParityVariant, int>, ParityRun> runs_;
 };
-/// Against one rank in f64 to 1e-10; with overlap also against the same without, and with sums that end at once, bit for bit.
+/// Against one rank in f64 to 1e-10; with overlap or recomputation also against the same without both, bit for bit, and with
+/// overlap against sums that end at once.
 Verdict judge(const ParityCase& c, SerialRuns& serial);
 
 }  // namespace chorus::testing

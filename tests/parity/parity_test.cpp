@@ -43,5 +43,27 @@ TEST(ParityCases, TiedEmbeddingsWaitForBothUses) {
   }
 }
 
+// Every kind of layer, with dropout and with gradients summed while backward runs and repeats.
+TEST(ParityCases, RecomputationKeepsBits) {
+  SerialRuns serial;
+  for (const std::string model : {"decoder", "perception", "salm", "ctc"}) {
+    for (const bool rotary : {false, true}) {
+      if (model == "decoder" && rotary) continue;
+      for (const Recompute mode : {Recompute::full, Recompute::selective}) {
+        ParityCase c;
+        c.variant.model = model;
+        c.variant.rotary = rotary;
+        c.variant.batch_norm = rotary == (model == "salm");  // both norms with both kinds of attention
+        c.variant.sequence_parallel = true;
+        c.dp = c.tp = c.accumulation = 2;
+        c.ddp.bucket_size = 700;
+        c.recompute = mode;
+        const Verdict verdict = judge(c, serial);
+        EXPECT_EQ(verdict.kind, Verdict::equal) << c.name() << ": " << verdict.text;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace chorus::testing
