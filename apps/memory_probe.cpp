@@ -27,6 +27,13 @@ void set_layers(SalmConfig& model, const Layers& layers) {
   if (model.decoder) model.llm.num_hidden_layers = layers[2];
 }
 
+/// How many layers of each kind tell what one more takes: one, or two where a layer is computed again beside the gradients of
+/// those behind it.
+Layers telling_layers(const TrainerConfig& trainer) {
+  const int perception = trainer.activation_checkpointing_perception == "none" ? 1 : 2;
+  return {perception, perception, trainer.activation_checkpointing_llm == "none" ? 1 : 2};
+}
+
 struct LayerPath {
   std::string kind;  ///< "llm.layers", of what is in no layer its first name: "projection"
   std::string path;  ///< without the layer's number: "llm.layers.#.norm.weight"
@@ -136,6 +143,10 @@ MemoryByPart measured(const RunConfig& config, const PhaseConfig& phase, const T
                       std::span<const SampleShape> shapes, bool accumulates) {
   Context context;
   const auto built = build_salm(context, config, tokenizer, rules_for(config, tokenizer, frozen));
+  TrainerConfig trainer = config.trainer;
+  if (!trainer.activation_offload_folder.empty())  // which may not be there yet, and a dry run makes none
+    trainer.activation_offload_folder = std::filesystem::temp_directory_path();
+  checkpoint_activations(built->model, trainer);
   if (built->model.ctc_head && config.model.ctc_compressor) {
     built->model.ctc_head->weight.value.fill(0);
     built->model.ctc_head->bias.value.fill(0);
@@ -248,15 +259,15 @@ MemoryUse step_memory(const RunConfig& config, const PhaseConfig& phase, const T
     return measured(smaller, phase, tokenizer, frozen, samples, accumulates);
   };
   if (!frozen.alike) return largest(with(whole));
-  Layers base = whole;
-  for (int& n : base) n = std::min(n, 1);
+  Layers base = telling_layers(config.trainer);
+  for (std::size_t kind = 0; kind < whole.size(); ++kind) base[kind] = std::min(base[kind], whole[kind]);
   const MemoryByPart first = with(base);
   MemoryByPart use = first;
   for (std::size_t kind = 0; kind < whole.size(); ++kind) {
-    if (whole[kind] <= 1) continue;
+    if (whole[kind] == base[kind]) continue;
     Layers more = base;
-    more[kind] = 2;
-    use = extrapolated(use, with(more), first, whole[kind] - 1);
+    ++more[kind];
+    use = extrapolated(use, with(more), first, whole[kind] - base[kind]);
   }
   return largest(use);
 }

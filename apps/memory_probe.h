@@ -38,7 +38,7 @@ RowCounts row_counts(const RunConfig& config, const Prompt& prompt, std::span<co
 
 /// What forward and backward of this microbatch take beside `fixed_memory`, gradients included. Layers of a kind are alike, so
 /// at a given point of the step memory is an affine function of their number: models of more than two layers are measured with
-/// one and with two of each kind, and extrapolated.
+/// one and with two of each kind (with two and with three where activations are checkpointed), and extrapolated.
 /// Where `freeze_params` tells layers of a kind apart, the whole model is built instead. `accumulates`: the step has more than
 /// one microbatch.
 MemoryUse step_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer,

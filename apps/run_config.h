@@ -108,6 +108,8 @@ struct TrainerConfig {
   int keep_checkpoints = 2;
   std::int64_t stop_after_steps = 0;
   double memory_limit_gigabytes = 0;
+  std::string activation_checkpointing_llm = "none", activation_checkpointing_perception = "none";
+  std::filesystem::path activation_offload_folder;
   bool trace = false;
   template <class V>
   void fields(V&& v) {
@@ -129,7 +131,24 @@ struct TrainerConfig {
     v("stop_after_steps", stop_after_steps, "end this invocation after so many steps, with a checkpoint; 0: at the end",
       at_least(0));
     v("memory_limit_gigabytes", memory_limit_gigabytes, "of tensors; 0: the machine's", between(0.0, 1e6));
+    const auto modes = one_of("none", "selective", "full");
+    v("activation_checkpointing_llm", activation_checkpointing_llm,
+      "what backward computes again of the decoder's layers, which keep only their input: full: all; selective: all but "
+      "attention",
+      modes);
+    v("activation_checkpointing_perception", activation_checkpointing_perception,
+      "the same of subsampling, encoder and adapter layers", modes);
+    v("activation_offload_folder", activation_offload_folder,
+      "where to keep, in files without a name, what checkpointed layers keep for backward; empty: in memory");
     v("trace", trace, "write trace.json of the newest million operations at the end");
+  }
+  template <class Check>
+  void rules(Check&& check) const {
+    check(activation_offload_folder.empty() || activation_checkpointing_llm != "none" ||
+              activation_checkpointing_perception != "none",
+          "activation_offload_folder",
+          "has no effect while activation_checkpointing_llm and activation_checkpointing_perception "
+          "are none");
   }
 };
 
@@ -177,6 +196,11 @@ struct RunConfig {
           trainer.val_check_interval, ", but data.validation is empty");
     check(model.perception || features.normalize != "global", "features",
           "normalize is global, but model.perception is false: there is no sound to measure");
+    check(model.decoder || trainer.activation_checkpointing_llm == "none", "trainer", "activation_checkpointing_llm is ",
+          trainer.activation_checkpointing_llm, ", but model.decoder is false");
+    check(model.perception || trainer.activation_checkpointing_perception == "none", "trainer",
+          "activation_checkpointing_perception is ", trainer.activation_checkpointing_perception,
+          ", but model.perception is false");
     for (const auto& phase : phases) {
       check(model.perception || !(phase.batches ? *phase.batches : batches).needs_sound(), "phases", "'", phase.name,
             "' makes its batches by frames or seconds of sound, but model.perception is false");

@@ -1,5 +1,8 @@
 #include <chorus/apps/salm_builder.h>
+#include <chorus/core/posix_file.h>
 #include <chorus/models/salm/plan.h>
+#include <chorus/parallel/activation_checkpointing.h>
+#include <chorus/tensor/autograd/activation_file.h>
 
 namespace chorus {
 
@@ -28,6 +31,19 @@ void give_memory(BuiltSalm& built, Context& context, const RunConfig& config, co
 }
 }  // namespace
 
+void checkpoint_activations(Salm& model, const TrainerConfig& trainer) {
+  std::shared_ptr<ActivationFile> file;
+  if (const auto& folder = trainer.activation_offload_folder; !folder.empty()) {
+    make_folders(folder);
+    file = std::make_shared<ActivationFile>(folder);
+  }
+  if (model.llm && !model.llm->layers.empty())
+    checkpoint_activations(model, "llm.*unit", recompute_mode(trainer.activation_checkpointing_llm), file);
+  if (model.encoder)
+    checkpoint_activations(model, "encoder.*unit|adapter.*unit", recompute_mode(trainer.activation_checkpointing_perception),
+                           file);
+}
+
 std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
                                       const FreezeRules& freeze) {
   auto built = declared_salm(config, tokenizer);
@@ -38,6 +54,7 @@ std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config,
 std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
                                       const FreezeRules& freeze, Mesh& mesh) {
   auto built = declared_salm(config, tokenizer);
+  checkpoint_activations(built->model, config.trainer);
   apply(salm_plan(built->model.config, mesh, config.parallel.sequence_parallel), built->model, mesh);
   if (!mesh.alone()) check_salm_layouts(built->model, context, dtype_of_precision(config.trainer.precision));
   give_memory(*built, context, config, freeze);

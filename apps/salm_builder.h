@@ -20,10 +20,14 @@ DType dtype_of_precision(const std::string& precision);
 SalmConfig sized_config(const RunConfig& config, const Tokenizer& tokenizer);
 std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
                                       const FreezeRules& freeze);
-/// This rank's part of the model, by the model's plan (salm_plan). The mesh must outlive it. What can't lie so is an error
-/// before any parameter has memory.
+/// For training: this rank's part of the model, by the model's plan (salm_plan), with activations checkpointed. The mesh must
+/// outlive it. What can't lie so is an error before any parameter has memory.
 std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
                                       const FreezeRules& freeze, Mesh& mesh);
+
+/// Tells the model's units what `trainer.activation_*` says; a folder for what is offloaded is made. Training steps of a model
+/// that wasn't told compute the same and take more memory.
+void checkpoint_activations(Salm& model, const TrainerConfig& trainer);
 
 /// One sample as the loader prepares it.
 struct SpeechSample {

@@ -132,6 +132,9 @@ class Trainer {
   static const RunConfig& agreed(const RunConfig& config, Group& world) {
     RunConfig layout;
     layout.parallel = config.parallel;
+    // Ranks that share layers exchange again what they compute again, all of them.
+    layout.trainer.activation_checkpointing_llm = config.trainer.activation_checkpointing_llm;
+    layout.trainer.activation_checkpointing_perception = config.trainer.activation_checkpointing_perception;
     require_agreement(world, "the configuration", trajectory_toml(config) + canonical_toml(layout));
     return config;
   }

@@ -27,9 +27,16 @@ RunConfig config_of(const std::string& kind, const Folder& folder, std::vector<s
     for (const char* key : {"model.perception=false", "model.ctc_head=false", "prompt=\"{bos}{answer}{eos}\"", "features={}",
                             "batches={batch_tokens=20}", "phases=[{name=\"text\", steps=12}]"})
       all.push_back(key);
+  if (kind == "full" || kind == "selective" || kind == "offloaded") {
+    const std::string mode = kind == "selective" ? "selective" : "full";
+    for (const std::string model : {"llm", "perception"})
+      all.push_back("trainer.activation_checkpointing_" + model + '=' + mode);
+  }
+  if (kind == "offloaded") all.push_back("trainer.activation_offload_folder=" + (folder.path / "offload").string());
   if (kind == "unused")  // the first phase trains a decoder that it never runs: its gradients are zeros
     all.push_back("phases[0].freeze_params=[]");
-  if (kind == "plain")  // no compressor: the decoder reads every row of the encoder
+  if (kind == "plain" || kind == "full" || kind == "selective" ||
+      kind == "offloaded")  // no compressor: the decoder reads every row of the encoder
     for (const char* key : {"model.ctc_compressor=false", "model.modality_adapter=conformer", "model.adapter_layers=3",
                             "model.encoder.self_attention_model=rel_pos", "model.encoder.subsampling=dw_striding",
                             "model.encoder.subsampling_conv_channels=8"})
@@ -42,7 +49,8 @@ class DryRunKinds : public ::testing::TestWithParam<std::pair<const char*, const
 INSTANTIATE_TEST_SUITE_P(Kinds, DryRunKinds,
                          ::testing::Values(std::pair("salm", "fp32"), std::pair("plain", "fp32"), std::pair("ctc", "fp32"),
                                            std::pair("llm", "fp32"), std::pair("salm", "bf16-mixed"),
-                                           std::pair("unused", "fp32")),
+                                           std::pair("unused", "fp32"), std::pair("full", "fp32"),
+                                           std::pair("selective", "bf16-mixed"), std::pair("offloaded", "fp32")),
                          [](const auto& info) {
                            std::string name = std::string(info.param.first) + '_' + info.param.second;
                            std::erase(name, '-');

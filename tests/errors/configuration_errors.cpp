@@ -59,6 +59,9 @@ void configuration_errors(ErrorTable& table) {
       {"my.toml:6:18: phases[0].freeze_params[0] = \"llm[\": expected a regular expression"});
   add("evaluations without data for them", "[trainer]\nval_check_interval = 5\n",
       {"trainer: val_check_interval is 5, but data.validation is empty"});
+  add("a folder for activations that nobody puts there", "[trainer]\nactivation_offload_folder = \"/fast\"\n",
+      {"my.toml:6:29: trainer.activation_offload_folder: has no effect while activation_checkpointing_llm and "
+       "activation_checkpointing_perception are none"});
   table.add("an unknown word in the prompt", [](Scene& s) {
     return toml_refused(s, "prompt = \"{bos}{sound}{answer}\"\n" + std::string(base),
                         {"my.toml:1:10: prompt: '{bos}{sound}{answer}' has {sound}", "{audio}, {answer}, {bos} and {eos}"});

@@ -98,6 +98,32 @@ TEST(Mounts, ADiskTooSmallForAllCheckpointsCostsCheckpointsNotTheRun) {
   EXPECT_EQ(text, "");
 }
 
+TEST(Mounts, ADiskTooSmallForActivationsEndsTheRunWithWhatIsFree) {
+  const Folder folder("small_offload");
+  const auto corpus = write_corpus(folder.path);
+  const std::string text = in_process([&]() -> std::string {
+    const std::string reason = mount_small(folder.path / "disk", "8k");
+    if (!reason.empty()) return "skip: " + reason;
+    auto keys = short_run();
+    const std::string target = "offload_folder=" + (folder.path / "disk" / "activations").string();
+    for (const std::string& key : {std::string("checkpointing_llm=full"), std::string("checkpointing_perception=full"), target})
+      keys.push_back("trainer.activation_" + key);
+    try {
+      train(tiny(corpus, folder.path / "run", keys), {});
+    } catch (const Error& error) {
+      const std::string said = error.what();
+      const bool clear =
+          said.find("bytes to " + (folder.path / "disk" / "activations" / "activations.").string()) != said.npos &&
+          said.find("No space left on device (errno 28); its file system has ") != said.npos;
+      if (!clear) return "said " + said;
+      return fs::is_empty(folder.path / "disk" / "activations") ? "" : "left a file";
+    }
+    return "trained";
+  });
+  if (text.starts_with("skip: ")) GTEST_SKIP() << "no file system can be mounted here: " << text.substr(6);
+  EXPECT_EQ(text, "");
+}
+
 TEST(Mounts, AReadOnlyRunFolderIsRefusedForTrainingAndReadForTheRest) {
   const Folder folder("readonly");
   const auto corpus = write_corpus(folder.path);
