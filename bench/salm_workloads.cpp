@@ -110,6 +110,7 @@ std::unique_ptr<Workload> make_salm(Context& context, SalmConfig config, const P
   work->flops = encoder_flops(config.encoder, plan.frames) + 6 * d * classes * encoder_rows +
                 6 * (d + (config.ctc_posteriors ? classes : 0)) * config.llm.hidden_size * audio_rows +
                 decoder_flops(config.llm, lengths, state->options.counts.labels);
+  work->checkpoint = [state](Recompute mode) { checkpoint_activations(state->model, "*unit", mode); };
   work->loss = [state](const Pass& pass) { return state->model.loss(state->batch, state->options, pass).total; };
   return work;
 }

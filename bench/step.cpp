@@ -1,5 +1,6 @@
 // Times whole training steps (forward, backward, norm, clipping, optimizer) on made-up input and prints where the time goes.
 //   bench_step salm-small|salm-110m|decoder [--dtype f32|bf16] [--steps N] [--warm N] [--tokens N] [--export FILE.h5]
+//              [--recompute none|selective|full]
 // --export: writes one step's loss and gradients without dropout first (see workloads.h).
 #include <chorus/nn/optim/optimizer.h>
 #include <chorus/parallel/grad_norm.h>
@@ -24,6 +25,7 @@ struct Options {
   DType dtype = DType::f32;
   int steps = 10, warm = 2;
   std::int64_t tokens = 2048;
+  Recompute recompute = Recompute::none;
 };
 
 /// So small that every step is like the one before it: the compressor of salm-small goes on to see the same frames.
@@ -86,7 +88,8 @@ void measure(Context& context, Workload& work, const Options& options, double re
   const auto stats = context.memory.stats();
   const auto created = kernel::matmul_primitives_created(context) - primitives;  // before the peak makes its own
 
-  const std::string prefix = "step." + work.letter + '.' + std::string(name(options.dtype));
+  const std::string prefix = "step." + work.letter + '.' + std::string(name(options.dtype)) +
+                             (options.recompute == Recompute::none ? "" : '.' + std::string(name(options.recompute)));
   const auto figure = [&](const char* what, double value, const char* unit) {
     std::printf("figure %s.%s %.5g %s\n", prefix.c_str(), what, value, unit);
   };
@@ -98,6 +101,8 @@ void measure(Context& context, Workload& work, const Options& options, double re
   figure("peak_percent", 100 * work.flops / median / kernel::measure_matrix_peak(context, options.dtype), "%");
   figure("memory", memory / 1048576.0, "MiB");
   figure("memory_tensors", static_cast<double>(stats.peak_total) / 1048576.0, "MiB");
+  figure("memory_activations", static_cast<double>(stats.peak[static_cast<std::size_t>(Category::activations)]) / 1048576.0,
+         "MiB");
   figure("memory_touched", static_cast<double>(stats.touched) / 1048576.0, "MiB");
   figure("memory_reserved", static_cast<double>(stats.reserved) / 1048576.0, "MiB");
   figure("page_faults", new_faults, "faults/step");
@@ -107,7 +112,8 @@ void measure(Context& context, Workload& work, const Options& options, double re
 }
 
 constexpr const char* usage =
-    "bench_step salm-small|salm-110m|decoder [--dtype f32|bf16] [--steps N] [--warm N] [--tokens N] [--export FILE.h5]";
+    "bench_step salm-small|salm-110m|decoder [--dtype f32|bf16] [--steps N] [--warm N] [--tokens N] [--export FILE.h5]"
+    " [--recompute none|selective|full]";
 
 Options parse(int argc, char** argv) {
   Options options;
@@ -138,6 +144,8 @@ Options parse(int argc, char** argv) {
       options.tokens = count(1);
     } else if (word == "--export") {
       options.export_file = value;
+    } else if (word == "--recompute") {
+      options.recompute = recompute_mode(value);
     } else {
       fail("bench_step", "no option ", word, "; ", usage);
     }
@@ -151,6 +159,7 @@ void run(const Options& options) {
               kernel::matmul_description().c_str());
   const double resident = resident_bytes("VmRSS");  // after start-up, before there is a model
   const auto work = make_workload(context, options.model, options.dtype, options.tokens);
+  work->checkpoint(options.recompute);
   if (!options.export_file.empty()) {
     work->store.start_step();
     const Tensor loss = work->loss(Pass{});

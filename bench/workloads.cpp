@@ -52,6 +52,7 @@ std::unique_ptr<Workload> make_decoder(Context& context, DType dtype, std::int64
   work->store = materialize(state->model, context, {.dtype = dtype, .seed = 1, .freeze = {}});
   work->tokens = static_cast<double>(own_tokens);
   work->flops = decoder_flops(config, own(lengths), own_tokens);
+  work->checkpoint = [state](Recompute mode) { checkpoint_activations(state->model, "*unit", mode); };
   work->loss = [state, tokens](const Pass& pass) {
     const auto& model = state->model;
     return model.loss(model(model.embedding(state->ids), state->rows, pass), state->labels,

@@ -2,6 +2,7 @@
 // in PyTorch; what they must share (sizes, weights, batch) travels in the file that `write_export` writes.
 #pragma once
 #include <chorus/nn/materialize.h>
+#include <chorus/parallel/activation_checkpointing.h>
 
 #include <functional>
 #include <memory>
@@ -13,6 +14,7 @@ namespace chorus::bench {
 struct Workload {
   std::string name, letter;  ///< "decoder", "c"
   ParamStore store;
+  std::function<void(Recompute)> checkpoint;           ///< all units
   std::function<Tensor(const Pass&)> loss;             ///< of the batch
   double tokens = 0;                                   ///< what tokens_per_s counts
   double flops = 0;                                    ///< of one step, by the rule of flops.h
