@@ -11,12 +11,12 @@ namespace {
 
 struct Target {
   std::string path, name;  ///< of the parameter, and of its tensor in checkpoints
-  Tensor tensor;
+  NamedPart part;
 };
 
 std::vector<Target> targets_of(const BuiltSalm& built) {
   std::vector<Target> targets;
-  for (const auto& [name, tensor] : named_weights(built)) targets.push_back({parameter_path(name), name, tensor});
+  for (const auto& part : named_weights(built)) targets.push_back({parameter_path(part.name), part.name, part});
   return targets;
 }
 
@@ -51,14 +51,14 @@ void init_from_run(const InitFromConfig& source, const std::string& key, const R
   std::int64_t found = 0, values = 0;
   bool hears = false;
   std::string missing;
-  for (const auto& [path, name, tensor] : targets) {
+  for (const auto& [path, name, part] : targets) {
     if (!patterns.match(path)) continue;
     const SavedTensor* saved = checkpoint->manifest().find(name);
     if (!saved) {
       missing += (missing.empty() ? "" : ", ") + path;
       continue;
     }
-    fill_parts({{name, tensor}}, built.store, [&](const NamedTensors& wholes) {
+    fill_parts({part}, [&](const NamedTensors& wholes) {
       const Tensor& whole = wholes[0].second;
       require(saved->shape == whole.shape(), "init_from", key, ": ", path, " has shape ", whole.shape(), " here and ",
               saved->shape, " in ", checkpoint->folder().string(), "; let ", key, ".keep leave it out");

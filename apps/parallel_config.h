@@ -1,7 +1,6 @@
 #pragma once
 #include <chorus/core/config/check.h>
-#include <chorus/parallel/ddp.h>
-#include <chorus/parallel/mesh.h>
+#include <chorus/parallel/make_data_parallel.h>
 
 #include <algorithm>
 
@@ -12,8 +11,11 @@ struct ParallelConfig {
   int dp_size = 0, tp_size = 0;
   int data_parallel_size = 0, tensor_parallel_size = 0;  ///< other names of the same
   bool sequence_parallel = false, tp_comm_overlap = false;
+  std::string sharding = "none";
+  int dp_replicate_size = 1;
   double time_limit_seconds = 1800;
   DdpOptions ddp;
+  ShardingOptions fsdp;
 
   template <class V>
   void fields(V&& v) {
@@ -25,7 +27,13 @@ struct ParallelConfig {
     v("tp_comm_overlap", tp_comm_overlap, "gradients of activations are exchanged while those of weights are computed");
     v("time_limit_seconds", time_limit_seconds,
       "how long a rank waits for others before it ends the run, naming them and what it waits for", greater_than(0.0));
-    v("ddp", ddp, "sums of gradients over data-parallel ranks");
+    v("sharding", sharding,
+      "what data-parallel ranks share out: optimizer (ZeRO-1), gradients (ZeRO-2), full (ZeRO-3, FSDP): parameters, too",
+      one_of("none", "optimizer", "gradients", "full"));
+    v("dp_replicate_size", dp_replicate_size, "groups of data-parallel ranks, each of which shares out all of it (HSDP)",
+      between(1, 1 << 20));
+    v("ddp", ddp, "sums of gradients over data-parallel ranks, with sharding = \"none\"");
+    v("fsdp", fsdp, "the other shardings");
   }
   template <class Check>
   void rules(Check&& check) const {
@@ -34,6 +42,8 @@ struct ParallelConfig {
     check(tp_size == 0 || tensor_parallel_size == 0 || tp_size == tensor_parallel_size, "tensor_parallel_size",
           tensor_parallel_size, ", but tp_size is ", tp_size);
     check(!sequence_parallel || tp() > 1, "sequence_parallel", "needs a tp_size of more than 1");
+    check(dp_replicate_size == 1 || sharding != "none", "dp_replicate_size", dp_replicate_size,
+          " is for a sharding other than \"none\"");
     check(!tp_comm_overlap || tp() > 1, "tp_comm_overlap", "needs a tp_size of more than 1");
   }
   int dp() const { return dp_size ? dp_size : data_parallel_size; }
@@ -42,8 +52,16 @@ struct ParallelConfig {
     MeshSizes sizes;
     sizes.dp = dp();
     sizes.tp = tp();
+    sizes.dp_replicate = dp_replicate_size;
     return sizes;
   }
+  /// "TP2 SP DP4 FSDP"
+  std::string layout(const MeshShape& shape) const {
+    const std::string ranks = shape.describe(sequence_parallel);
+    return sharding == "none" ? ranks
+                              : ranks + (sharding == "full" ? " FSDP" : sharding == "gradients" ? " ZeRO-2" : " ZeRO-1");
+  }
+  DataParallelOptions data_parallel() const { return {.sharding = sharding_of(sharding), .ddp = ddp, .shards = fsdp}; }
 };
 
 }  // namespace chorus

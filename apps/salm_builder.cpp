@@ -24,10 +24,13 @@ std::unique_ptr<BuiltSalm> declared_salm(const RunConfig& config, const Tokenize
   return built;
 }
 
-void give_memory(BuiltSalm& built, Context& context, const RunConfig& config, const FreezeRules& freeze) {
-  built.store =
-      materialize(built.model, context,
-                  {.dtype = dtype_of_precision(config.trainer.precision), .seed = config.trainer.seed, .freeze = freeze});
+void give_memory(BuiltSalm& built, Context& context, const RunConfig& config, const FreezeRules& freeze,
+                 const std::optional<StoreShare>& share) {
+  built.store = materialize(built.model, context,
+                            {.dtype = dtype_of_precision(config.trainer.precision),
+                             .seed = config.trainer.seed,
+                             .freeze = freeze,
+                             .share = share});
 }
 }  // namespace
 
@@ -47,7 +50,7 @@ void checkpoint_activations(Salm& model, const TrainerConfig& trainer) {
 std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
                                       const FreezeRules& freeze) {
   auto built = declared_salm(config, tokenizer);
-  give_memory(*built, context, config, freeze);
+  give_memory(*built, context, config, freeze, std::nullopt);
   return built;
 }
 
@@ -57,7 +60,7 @@ std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config,
   checkpoint_activations(built->model, config.trainer);
   apply(salm_plan(built->model.config, mesh, config.parallel.sequence_parallel), built->model, mesh);
   if (!mesh.alone()) check_salm_layouts(built->model, context, dtype_of_precision(config.trainer.precision));
-  give_memory(*built, context, config, freeze);
+  give_memory(*built, context, config, freeze, store_share(sharding_of(config.parallel.sharding), mesh));
   return built;
 }
 

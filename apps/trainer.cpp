@@ -14,9 +14,9 @@
 #include <chorus/io/checkpoint.h>
 #include <chorus/io/checkpoint/folder.h>
 #include <chorus/io/digest.h>
+#include <chorus/models/salm/plan.h>
 #include <chorus/nn/layers/norm.h>
 #include <chorus/nn/path_patterns.h>
-#include <chorus/parallel/ddp.h>
 #include <chorus/parallel/grad_norm.h>
 #include <chorus/parallel/group/solo.h>
 #include <omp.h>
@@ -65,7 +65,7 @@ std::string manifests_digest(std::span<const InputConfig> inputs) {
 struct Phase {
   const PhaseConfig* config;
   std::unique_ptr<BuiltSalm> built;
-  std::unique_ptr<DataParallel> gradients;
+  std::unique_ptr<DataParallel> data_parallel;
   Optimizer optimizer;
   std::unique_ptr<SampleMaker> maker;
   std::unique_ptr<BatchPlanner> planner;
@@ -104,13 +104,13 @@ class Trainer {
 
   TrainingResult run() {
     if (world_.size() > 1)
-      say(std::to_string(world_.size()) + " ranks: " + mesh_.shape().describe(config_.parallel.sequence_parallel) + ", " +
+      say(std::to_string(world_.size()) + " ranks: " + config_.parallel.layout(mesh_.shape()) + ", " +
           std::to_string(omp_get_max_threads()) + (omp_get_max_threads() == 1 ? " thread" : " threads") + " each");
     resume_or_start();
     first_step_ = progress_.step;
     if (hooks_.start)
       hooks_.start({progress_.step, config_.total_steps(), parameter_count(), world_.size(),
-                    mesh_.shape().describe(config_.parallel.sequence_parallel)});
+                    config_.parallel.layout(mesh_.shape())});
     while (true) {
       if (progress_.phase_step == phase_.config->steps) {
         if (progress_.phase + 1 == static_cast<std::int64_t>(config_.phases.size())) return finish(Outcome::finished);
@@ -187,8 +187,9 @@ class Trainer {
     phase.config = &config_.phases[static_cast<std::size_t>(progress_.phase)];
     phase.built = build_salm(context_, config_, inputs_.tokenizer,
                              {phase.config->freeze_params, phase.config->prevent_freeze_params}, mesh_);
-    phase.gradients = std::make_unique<DataParallel>(phase.built->store, *mesh_.axis("dp_cp").group, config_.parallel.ddp,
-                                                     grad_sums(phase.built->store, mesh_));
+    phase.data_parallel = make_data_parallel(phase.built->store, mesh_, config_.parallel.data_parallel(), [&] {
+      return loss_term(loss_without_rows(phase.built->model, context_, dtype_of_precision(config_.trainer.precision)), mesh_);
+    });
     phase.optimizer = Optimizer(config_.optimizer, phase.built->store);
     return phase;
   }
@@ -233,9 +234,10 @@ class Trainer {
               checkpoint->folder().string(), " is in phase ", progress_.phase, " of ", config_.phases.size());
       phase_ = make_phase();
       require_same_inputs(progress_, inputs_, config_.trainer.output_dir);
-      fill_parts(named_tensors(*phase_.built, phase_.optimizer), phase_.built->store,
+      fill_parts(named_tensors(*phase_.built, phase_.optimizer),
                  [&](const NamedTensors& wholes) { read_tensors(*checkpoint, wholes); });
       phase_.built->store.masters_to_values();
+      phase_.data_parallel->values_loaded();
       phase_.optimizer.set_steps(progress_.phase_step);
       saved_step_ = progress_.step;
       say("resumed from " + checkpoint->folder().string() + " at step " + std::to_string(progress_.step));
@@ -246,6 +248,7 @@ class Trainer {
       progress_.train_digest = train_digest_;
       phase_ = make_phase();
       init_from_runs(config_, inputs_, *phase_.built, [this](const std::string& line) { say(line); });
+      phase_.data_parallel->values_loaded();
     }
     progress_.tokenizer_digest = tokenizer_digest(inputs_);
     progress_.statistics_digest = statistics_digest(inputs_);
@@ -258,12 +261,13 @@ class Trainer {
     progress_.phase_step = 0;
     // Batches may be made otherwise now: a phase starts with an epoch of its own.
     if (progress_.cursor.batch > 0) progress_.cursor = {progress_.cursor.epoch + 1, 0};
-    phase_.gradients->start_step();  // frees the last gradients: two models are there for a moment
+    phase_.data_parallel->free_gradients();  // two models are there for a moment
     Phase next = make_phase();
     phase_.loader.reset();
-    phase_.gradients.reset();
-    const std::size_t kept = keep_parameters(*phase_.built, *next.built, next.config->keep);
+    phase_.data_parallel.reset();
+    const std::size_t kept = keep_parameters(*phase_.built, *next.built, next.config->keep, mesh_);
     phase_ = std::move(next);
+    phase_.data_parallel->values_loaded();
     say("phase " + phase_.config->name + " keeps " + std::to_string(kept) + " tensors of the phase before");
     announce();
     start_loader();
@@ -350,17 +354,17 @@ class Trainer {
                                   .label_smoothing = phase.label_smoothing,
                                   .corruption = corruption(phase)};
     const Pass pass{.training = true, .seed = config_.trainer.seed, .step = static_cast<std::uint64_t>(progress_.step)};
-    phase_.gradients->start_step();
+    phase_.data_parallel->start_step();
     double losses[2] = {};
     for (const auto& micro : batch.microbatches) {
       const SalmBatch packed = make_salm_batch(context_, micro, config_, inputs_.tokenizer, prompt_);
       const SalmLoss loss = phase_.built->model.loss(packed, options, pass);
-      phase_.gradients->backward(loss_term(loss.total, mesh_), &micro == &batch.microbatches.back());
+      phase_.data_parallel->backward(loss_term(loss.total, mesh_), &micro == &batch.microbatches.back());
       losses[0] += loss.llm;
       losses[1] += loss.ctc;
     }
-    phase_.gradients->finish_step();
-    const double norm = grad_norm(store, *mesh_.axis("model").group);
+    phase_.data_parallel->finish_step();
+    const double norm = phase_.data_parallel->norm();
     data_ranks().all_reduce(std::span<double>(losses));
     report.llm_loss = losses[0];
     report.ctc_loss = losses[1];
@@ -378,6 +382,7 @@ class Trainer {
       Span span(context_.trace, "optimizer");
       phase_.optimizer.step(store, lr, clip_factor(norm, config_.trainer.gradient_clip_val));
     }
+    phase_.data_parallel->values_changed();
     commit_statistics(phase_.built->model);
     ++progress_.step;
     ++progress_.phase_step;
@@ -450,14 +455,15 @@ class Trainer {
     ++progress_.skipped_steps;
     say("skipped a batch: " + what_happened(norm, loss) + " (" + std::to_string(progress_.skipped_steps) + " of at most " +
         std::to_string(config_.trainer.skip_nonfinite_steps) + "). Its samples:" + samples_of(batch));
-    phase_.gradients->start_step();  // frees the gradients
+    phase_.data_parallel->free_gradients();
     discard_statistics(phase_.built->model);
     phase_.loader->reuse(std::move(batch));
   }
 
   void evaluate() {
     if (validation_.empty() || !evaluates_) return;
-    phase_.gradients->start_step();  // frees the last gradients
+    phase_.data_parallel->free_gradients();
+    const HeldValues held(*phase_.data_parallel);
     const auto begin = Clock::now();
     const Transcriber transcriber(context_, phase_.built->model, config_, inputs_);
     const Evaluation evaluation = chorus::evaluate(

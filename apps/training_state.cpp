@@ -2,19 +2,11 @@
 #include <chorus/io/checkpoint.h>
 #include <chorus/io/digest.h>
 #include <chorus/nn/path_patterns.h>
+#include <chorus/parallel/merge.h>
 
 #include <map>
 
 namespace chorus {
-namespace {
-
-/// The widest copy of each parameter: masters where there are any.
-Tensor widest(const ParamStore& store, const ParamStore::Entry& entry) {
-  return store.masters.flat_view(entry.first, entry.param->box.size);
-}
-
-}  // namespace
-
 nlohmann::json to_json(const Progress& p) {
   return {{"step", p.step},
           {"phase", p.phase},
@@ -81,21 +73,19 @@ void require_same_inputs(const Progress& saved, const RunInputs& inputs, const s
   require_same(saved.statistics_digest, statistics_digest(inputs), "statistics.json");
 }
 
-std::vector<std::pair<std::string, Tensor>> named_weights(const BuiltSalm& built) {
-  std::vector<std::pair<std::string, Tensor>> out;
-  for (const auto& entry : built.store.trainable)
-    out.push_back({checkpoint_path("model", entry.path), widest(built.store, entry)});
-  for (const auto& entry : built.store.frozen)
-    out.push_back({checkpoint_path("model", entry.path), entry.param->value.detach()});
+std::vector<NamedPart> named_weights(const BuiltSalm& built) {
+  std::vector<NamedPart> out;
+  for (const auto* entries : {&built.store.trainable, &built.store.frozen})
+    for (const auto& entry : *entries) out.push_back({checkpoint_path("model", entry.path), entry.master, &entry});
   for (const auto& [path, buffer] : built.store.buffers) out.push_back({checkpoint_path("buffer", path), buffer->value});
   return out;
 }
 
-std::vector<std::pair<std::string, Tensor>> named_tensors(const BuiltSalm& built, const Optimizer& optimizer) {
+std::vector<NamedPart> named_tensors(const BuiltSalm& built, const Optimizer& optimizer) {
   auto out = named_weights(built);
   for (const auto& [kind, flat] : optimizer.state())
     for (const auto& entry : built.store.trainable)
-      out.push_back({checkpoint_path("optimizer/" + kind, entry.path), flat.flat_view(entry.first, entry.param->box.size)});
+      out.push_back({checkpoint_path("optimizer/" + kind, entry.path), flat.flat_view(entry.first, {entry.count}), &entry});
   return out;
 }
 
@@ -105,22 +95,26 @@ std::string parameter_path(std::string name) {
   return name;
 }
 
-std::string weight_hash(const std::vector<std::pair<std::string, Tensor>>& weights) {
+std::string weight_hash(const NamedTensors& weights) {
   Hasher hasher;
   for (const auto& [path, tensor] : weights) hasher.update(tensor.data(), tensor.bytes());
   return hasher.hex();
 }
 
-std::size_t keep_parameters(const BuiltSalm& before, BuiltSalm& now, const std::vector<std::string>& keep) {
-  std::map<std::string, Tensor> old;
-  for (const auto& [name, tensor] : named_weights(before)) old.emplace(name, tensor);
+std::size_t keep_parameters(const BuiltSalm& before, BuiltSalm& now, const std::vector<std::string>& keep, const Mesh& mesh) {
+  std::map<std::string, NamedPart> old;
+  for (const auto& part : named_weights(before)) old.emplace(part.name, part);
+  const std::vector<NamedPart> targets = named_weights(now);
   std::vector<std::string> paths;
-  for (const auto& [name, tensor] : named_weights(now)) paths.push_back(parameter_path(name));
+  for (const auto& target : targets) paths.push_back(parameter_path(target.name));
   const PathPatterns patterns("keep", keep, paths);
   std::size_t kept = 0;
-  for (const auto& [name, tensor] : named_weights(now)) {
+  for (const auto& [name, tensor, entry] : targets) {
     if (!patterns.match(parameter_path(name))) continue;
-    const Tensor& source = old.at(name);
+    const NamedPart& known = old.at(name);
+    // What is frozen in one phase and trained in the other may be shared out otherwise.
+    const Tensor source = known.entry ? held(known.tensor, *known.entry, before.store, mesh).flat_view(entry->offset, {entry->count})
+                                      : known.tensor;
     // A parameter that changes between frozen and trained may change between the compute type and its wider master.
     dispatch_floating(source.dtype(), "keep", [&]<class From>() {
       dispatch_floating(tensor.dtype(), "keep", [&]<class To>() {

@@ -2,6 +2,7 @@
 #pragma once
 #include <chorus/apps/run_folder.h>
 #include <chorus/apps/salm_builder.h>
+#include <chorus/apps/whole_tensors.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -31,20 +32,20 @@ std::string statistics_digest(const RunInputs& inputs);
 /// file of the run's folder.
 void require_same_inputs(const Progress& saved, const RunInputs& inputs, const std::filesystem::path& folder);
 
-/// Tensors of a run by their names in checkpoints: groups model, buffer and
+/// What a rank owns of a run's tensors, by their names in checkpoints: groups model, buffer and
 /// optimizer/<kind>, then the parameter's path (`checkpoint_path`).
-std::vector<std::pair<std::string, Tensor>> named_tensors(const BuiltSalm& built, const Optimizer& optimizer);
+std::vector<NamedPart> named_tensors(const BuiltSalm& built, const Optimizer& optimizer);
 /// The model's part of them.
-std::vector<std::pair<std::string, Tensor>> named_weights(const BuiltSalm& built);
+std::vector<NamedPart> named_weights(const BuiltSalm& built);
 
 /// "model/llm/norm/weight" -> "llm.norm.weight".
 std::string parameter_path(std::string checkpoint_name);
 
 /// XXH3-128 of all weights, in their order.
-std::string weight_hash(const std::vector<std::pair<std::string, Tensor>>& weights);
+std::string weight_hash(const NamedTensors& weights);
 
 /// Copies parameters and buffers whose path matches one of `keep` (from its start) from the model of the phase
-/// before. A pattern that matches nothing is an error. Returns how many parameters were kept.
-std::size_t keep_parameters(const BuiltSalm& before, BuiltSalm& now, const std::vector<std::string>& keep);
+/// before. A pattern that matches nothing is an error. Returns how many parameters were kept. All ranks call it.
+std::size_t keep_parameters(const BuiltSalm& before, BuiltSalm& now, const std::vector<std::string>& keep, const Mesh& mesh);
 
 }  // namespace chorus

@@ -1,53 +1,39 @@
-#include <chorus/apps/training_state.h>
 #include <chorus/apps/whole_tensors.h>
-
-#include <map>
+#include <chorus/parallel/merge.h>
 
 namespace chorus {
-namespace {
 
-/// The parameters of which this rank holds a part, by path.
-std::map<std::string, const Param*> divided(const ParamStore& store) {
-  std::map<std::string, const Param*> out;
-  for (const auto* entries : {&store.trainable, &store.frozen})
-    for (const auto& entry : *entries)
-      for (const auto& at : entry.param->layout)
-        if (at.placement.kind == Placement::shard_kind) out.emplace(entry.path, entry.param);
-  return out;
-}
-
-/// "optimizer/exp_avg/llm/norm/weight" -> "llm.norm.weight": state is named after its parameter.
-std::string owner(const std::string& name) {
-  const bool state = name.starts_with("optimizer/");
-  return parameter_path(state ? name.substr(name.find('/') + 1) : name);
-}
-
-}  // namespace
-
-NamedTensors whole_tensors(const NamedTensors& parts, const ParamStore& store, const Mesh& mesh) {
-  const auto params = divided(store);
+NamedTensors whole_tensors(const std::vector<NamedPart>& parts, const ParamStore& store, const Mesh& mesh) {
   NamedTensors wholes;
-  for (const auto& [name, part] : parts) {
-    const auto param = params.find(owner(name));
-    wholes.push_back({name, param == params.end() ? part : merged(part.clone(), *param->second, mesh)});
+  for (const auto& [name, tensor, entry] : parts) {
+    if (!entry) {
+      wholes.push_back({name, tensor});
+      continue;
+    }
+    const Tensor own = held(tensor, *entry, store, mesh);
+    wholes.push_back({name, divided(*entry->param) ? merged(own.clone(), *entry->param, mesh) : own});
   }
   return wholes;
 }
 
-void fill_parts(const NamedTensors& parts, const ParamStore& store, const std::function<void(const NamedTensors&)>& fill) {
-  const auto params = divided(store);
+void fill_parts(const std::vector<NamedPart>& parts, const std::function<void(const NamedTensors&)>& fill) {
+  const auto all_of = [](const NamedPart& part) {
+    return !part.entry || (part.entry->buffer < 0 && !divided(*part.entry->param));
+  };
   NamedTensors wholes;
-  for (const auto& [name, part] : parts) {
-    const auto param = params.find(owner(name));
-    wholes.push_back({name, param == params.end()
-                                ? part
-                                : Tensor::empty(part.context(), param->second->global, part.dtype(), Category::workspace)});
+  for (const auto& part : parts) {
+    Tensor whole = part.tensor;
+    if (part.entry) {
+      const Shape& shape = part.entry->param->global;
+      whole = all_of(part) ? whole.reshaped(shape)
+                           : Tensor::empty(whole.context(), shape, whole.dtype(), Category::workspace);
+    }
+    wholes.push_back({part.name, std::move(whole)});
   }
   fill(wholes);
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const auto param = params.find(owner(parts[i].first));
-    if (param != params.end()) parts[i].second.copy_from(part_of(wholes[i].second, *param->second));
-  }
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    if (!all_of(parts[i]))
+      take_owned(part_of(wholes[i].second, *parts[i].entry->param), *parts[i].entry, parts[i].tensor);
 }
 
 }  // namespace chorus

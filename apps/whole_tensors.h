@@ -1,6 +1,7 @@
 // Checkpoints hold whole tensors, whatever parts of them the ranks hold.
 #pragma once
-#include <chorus/parallel/plan.h>
+#include <chorus/nn/materialize.h>
+#include <chorus/parallel/mesh.h>
 
 #include <functional>
 #include <string>
@@ -12,12 +13,18 @@ namespace chorus {
 /// Tensors by their names in checkpoints ("model/llm/norm/weight").
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// The whole of each tensor of `parts`, which are values, masters or optimizer state of the store's parameters, or buffers. All
-/// ranks of the model call it. Tensors of which every rank has all are those of `parts` themselves.
-NamedTensors whole_tensors(const NamedTensors& parts, const ParamStore& store, const Mesh& mesh);
+/// What this rank owns of one: of a parameter's master, value or optimizer state [Entry::count]; or a buffer, which every rank
+/// has whole.
+struct NamedPart {
+  std::string name;
+  Tensor tensor;
+  const ParamStore::Entry* entry = nullptr;  ///< null for a buffer
+};
 
-/// Has `fill` write whole tensors and takes this rank's parts of them into `parts`.
-void fill_parts(const NamedTensors& parts, const ParamStore& store,
-                const std::function<void(const NamedTensors& wholes)>& fill);
+/// The whole of each. All ranks call it. What a rank has all of is the part itself in its parameter's shape.
+NamedTensors whole_tensors(const std::vector<NamedPart>& parts, const ParamStore& store, const Mesh& mesh);
+
+/// Has `fill` write whole tensors and takes this rank's parts of them into `parts`. No rank waits for another.
+void fill_parts(const std::vector<NamedPart>& parts, const std::function<void(const NamedTensors& wholes)>& fill);
 
 }  // namespace chorus

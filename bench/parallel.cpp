@@ -74,7 +74,7 @@ void run_rank(Group& world, const Options& options) {
   using Clock = std::chrono::steady_clock;
   Context context;
   const auto work = make_decoder(context, options.dtype, options.tokens, {world.rank(), world.size()});
-  DataParallel ddp(work->store, world);
+  Ddp ddp(work->store, world);
   SoloGroup alone;
   if (!options.export_file.empty()) {
     ddp.start_step();

@@ -1,4 +1,5 @@
 #include <chorus/parallel/ddp.h>
+#include <chorus/parallel/grad_norm.h>
 
 #include <unordered_set>
 #include <utility>
@@ -13,20 +14,22 @@ std::int64_t aligned(std::int64_t n) { return (n + alignment - 1) / alignment * 
 
 }  // namespace
 
-DataParallel::DataParallel(const ParamStore& store, Group& group, const DdpOptions& options, std::vector<GradSum> sums)
+Ddp::Ddp(const ParamStore& store, Group& group, const DdpOptions& options, std::vector<GradSum> sums, Group* model)
     : store_(store),
       leaves_(store.leaves),
-      context_(store.values.context()),
+      context_(*store.context),
       group_(group),
       options_(options),
       sums_(std::move(sums)),
+      model_(model),
       bucket_of_(leaves_.size()),
       uses_(leaves_.size()),
       used_(leaves_.size()) {
   require(options_.bucket_size > 0, "ddp", "bucket_size is ", options_.bucket_size, "; expected at least 1");
   for (const auto& sum : sums_)
-    for (const Param* param : sum.params)
-      require(param->leaf != nullptr, "ddp", param->path, " has no gradient that could be summed over ", sum.group->name());
+    for (const auto* entry : sum.entries)
+      require(entry->param->leaf != nullptr, "ddp", entry->path, " has no gradient that could be summed over ",
+              sum.group->name());
   for (std::size_t i = 0; i < leaves_.size(); ++i) index_of_[leaves_[i].get()] = i;
   lay_out(group_.size() > 1 ? options_.bucket_size : 1);  // alone there is nothing to gain
   running_.resize(buckets_.size());
@@ -43,11 +46,11 @@ DataParallel::DataParallel(const ParamStore& store, Group& group, const DdpOptio
   }
 }
 
-DataParallel::~DataParallel() {
+Ddp::~Ddp() {
   for (const auto& leaf : leaves_) leaf->sink.memory = nullptr;
 }
 
-void DataParallel::lay_out(std::int64_t bucket_size) {
+void Ddp::lay_out(std::int64_t bucket_size) {
   bool open = false;
   for (std::size_t i = leaves_.size(); i-- > 0;) {
     const std::int64_t count = leaves_[i]->shape.numel();
@@ -63,7 +66,7 @@ void DataParallel::lay_out(std::int64_t bucket_size) {
   }
 }
 
-Tensor& DataParallel::memory_of(std::size_t b) {
+Tensor& Ddp::memory_of(std::size_t b) {
   Tensor& memory = running_[b].memory;
   if (memory) return memory;
   const Bucket& bucket = buckets_[b];
@@ -75,14 +78,14 @@ Tensor& DataParallel::memory_of(std::size_t b) {
   return memory;
 }
 
-void DataParallel::start_step() {
+void Ddp::start_step() {
   require(started_ == 0, "ddp", "a step starts before finish_step of the one before");
   store_.start_step();
   for (auto& running : running_) running.memory = {};
   last_ = false;
 }
 
-void DataParallel::backward(const Tensor& loss, bool last, BackwardOptions options) {
+void Ddp::backward(const Tensor& loss, bool last, BackwardOptions options) {
   require(!last_, "ddp", "a microbatch after the last one of the step");
   last_ = last;
   const bool watched = last && options_.overlap_grad_reduce;
@@ -97,7 +100,7 @@ void DataParallel::backward(const Tensor& loss, bool last, BackwardOptions optio
   if (loss && loss.requires_grad()) chorus::backward(loss, options);
 }
 
-void DataParallel::count_uses(const Tensor& loss) {
+void Ddp::count_uses(const Tensor& loss) {
   std::vector<const Node*> open;
   std::unordered_set<const Node*> seen;
   if (loss && loss.node()) open.push_back(loss.node().get());
@@ -115,7 +118,7 @@ void DataParallel::count_uses(const Tensor& loss) {
   }
 }
 
-void DataParallel::ran(const Node& node) {
+void Ddp::ran(const Node& node) {
   if (!last_ || !options_.overlap_grad_reduce) return;
   for (const auto& input : node.inputs) {
     if (!input || !input->leaf) continue;
@@ -128,11 +131,11 @@ void DataParallel::ran(const Node& node) {
   start_ready();
 }
 
-void DataParallel::start_ready() {
+void Ddp::start_ready() {
   while (started_ < buckets_.size() && running_[started_].waiting == 0) start(started_++);
 }
 
-void DataParallel::start(std::size_t b) {
+void Ddp::start(std::size_t b) {
   const Span span(context_.trace, span_name);
   const Bucket& bucket = buckets_[b];
   Running& running = running_[b];
@@ -154,7 +157,7 @@ void DataParallel::start(std::size_t b) {
   running.pending = group_.start_all_reduce(running.memory);
 }
 
-void DataParallel::finish(std::size_t b) {
+void Ddp::finish(std::size_t b) {
   const Bucket& bucket = buckets_[b];
   Running& running = running_[b];
   running.pending.wait();
@@ -167,7 +170,7 @@ void DataParallel::finish(std::size_t b) {
   running.memory = {};  // its views keep it for as long as the store does
 }
 
-void DataParallel::finish_step() {
+void Ddp::finish_step() {
   while (started_ < buckets_.size()) start(started_++);
   {
     const Span span(context_.trace, span_name);
@@ -178,11 +181,15 @@ void DataParallel::finish_step() {
   started_ = 0;
   last_ = false;
   if (!options_.find_unused_parameters) require_all_used();
-  for (const auto& sum : sums_)
-    if (sum.group->size() > 1 && !sum.params.empty()) sum_over(sum);
+  for (const auto& sum : sums_) sum_gradients(store_, sum);
 }
 
-void DataParallel::require_all_used() {
+double Ddp::norm() const {
+  Group* const groups[] = {model_};
+  return grad_norm(store_, model_ ? std::span<Group* const>(groups) : std::span<Group* const>());
+}
+
+void Ddp::require_all_used() {
   group_.all_reduce(std::span<std::int32_t>(used_), Reduce::max);
   std::string unused;
   for (std::size_t i = 0; i < leaves_.size(); ++i)
@@ -191,30 +198,11 @@ void DataParallel::require_all_used() {
           "; freeze them, or set find_unused_parameters = true");
 }
 
-std::string DataParallel::name_of(std::size_t leaf) const {
+std::string Ddp::name_of(std::size_t leaf) const {
   std::string name;
   for (const auto& entry : store_.trainable)
     if (entry.param->leaf == leaves_[leaf]) name += (name.empty() ? "" : ", ") + entry.path;
   return name;
-}
-
-void DataParallel::sum_over(const GradSum& sum) {
-  const Span span(context_.trace, span_name);
-  std::int64_t count = 0;
-  for (const Param* param : sum.params) count += param->grad().numel();
-  const DType dtype = sum.params.front()->leaf->sink.dtype;
-  const Tensor together = Tensor::empty(context_, {count}, dtype, Category::communication);
-  const auto each = [&](const auto& copy) {
-    std::int64_t first = 0;
-    for (const Param* param : sum.params) {
-      const Tensor grad = param->grad();
-      copy(grad, together.flat_view(first, grad.shape()));
-      first += grad.numel();
-    }
-  };
-  each([](const Tensor& grad, const Tensor& place) { place.copy_from(grad); });
-  sum.group->all_reduce(together);
-  each([](const Tensor& grad, const Tensor& place) { grad.copy_from(place); });
 }
 
 }  // namespace chorus

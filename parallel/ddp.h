@@ -2,8 +2,8 @@
 // backward pass goes on. Li et al. (2020), "PyTorch Distributed: Experiences on Accelerating Data Parallel Training".
 #pragma once
 #include <chorus/core/config.h>
-#include <chorus/nn/materialize.h>
-#include <chorus/parallel/group/group.h>
+#include <chorus/parallel/data_parallel.h>
+#include <chorus/parallel/grad_sums.h>
 
 #include <span>
 #include <unordered_map>
@@ -24,23 +24,15 @@ struct DdpOptions {
   }
 };
 
-/// Parameters of which each rank of another group than the data-parallel one has a part of the gradient's sum, too: those that
-/// are `copy` there, as norms under sequence parallelism. Their gradients are summed in one call. Each rank of the group lists
-/// the same parameters in the same order.
-struct GradSum {
-  Group* group = nullptr;
-  std::vector<const Param*> params;
-};
-
-/// Sums the gradients of a store's trainable parameters over `group` once a step. Per step: `start_step`; for each microbatch
-/// forward and `backward`; `finish_step`; then gradients are equal on all ranks, bit for bit, whatever the buckets and options
-/// (with groups whose sums don't depend on where a value lies). One per store; store and group outlive it.
+/// Every rank keeps all of the state, and gradients are summed over `group` once a step. They are equal on all ranks, bit for
+/// bit, whatever the buckets and options (with groups whose sums don't depend on where a value lies). One per store; store and
+/// groups outlive it.
 ///
 /// Leaves (a parameter, or what it is stacked in) go to buckets in reverse order of declaration, which is about the order in
 /// which backward completes them. A bucket is summed when all uses of its leaves in the last backward pass have run, in order
 /// of the buckets: the sequence of calls is the same on all ranks, however much of the model their samples use. A leaf of at
 /// least half a bucket is one of its own and stays where it is, as does every leaf in a group of one.
-class DataParallel {
+class Ddp final : public DataParallel {
  public:
   struct Bucket {
     std::vector<std::size_t> leaves;   ///< indices into ParamStore::leaves
@@ -49,20 +41,20 @@ class DataParallel {
     bool single() const { return leaves.size() == 1; }
   };
 
-  DataParallel(const ParamStore& store, Group& group, const DdpOptions& options = {}, std::vector<GradSum> sums = {});
-  ~DataParallel();
-  DataParallel(const DataParallel&) = delete;
-  DataParallel& operator=(const DataParallel&) = delete;
+  /// `model`: the ranks that hold the model together; null: this one alone. `sums`: see there.
+  Ddp(const ParamStore& store, Group& group, const DdpOptions& options = {}, std::vector<GradSum> sums = {},
+      Group* model = nullptr);
+  ~Ddp() override;
 
-  /// In place of the store's.
-  void start_step();
-  /// Adds to the gradients what one microbatch gives. `loss` may be empty or without a graph: a microbatch without rows.
-  /// `last`: no other follows in this step. With `options.deferred`, run them with `ran` as `after`.
-  void backward(const Tensor& loss, bool last, BackwardOptions options = {});
+  void start_step() override;
+  /// With `options.deferred`, run them with `ran` as `after`.
+  void backward(const Tensor& loss, bool last, BackwardOptions options = {}) override;
   /// After the last rule of an op whose weight gradients were put off.
   void ran(const Node& node);
-  /// In place of the store's: waits for all sums. Gradients that no rank has are zero, or an error that names their parameters.
-  void finish_step();
+  /// Without `find_unused_parameters` parameters that no rank used are an error that names them.
+  void finish_step() override;
+  double norm() const override;
+  void free_gradients() override { store_.start_step(); }
 
   /// In the order in which they are summed.
   std::span<const Bucket> buckets() const { return buckets_; }
@@ -80,7 +72,6 @@ class DataParallel {
   void start(std::size_t bucket);
   void finish(std::size_t bucket);
   void require_all_used();
-  void sum_over(const GradSum& sum);
   std::string name_of(std::size_t leaf) const;
 
   const ParamStore& store_;
@@ -89,6 +80,7 @@ class DataParallel {
   Group& group_;
   const DdpOptions options_;
   const std::vector<GradSum> sums_;
+  Group* const model_;
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> bucket_of_;  // a leaf
   std::unordered_map<const Node*, std::size_t> index_of_;

@@ -5,12 +5,12 @@
 
 namespace chorus {
 
-double grad_norm(const ParamStore& store, Group& group) {
+double grad_norm(const ParamStore& store, std::span<Group* const> groups) {
   std::vector<Tensor> grads;
   for (const auto& entry : store.trainable)
-    if (entry.param->counted) grads.push_back(entry.param->grad());
-  double squares = kernel::sum_of_squares(cpu(store.values.context(), "grad_norm"), grads);
-  group.all_reduce(std::span<double>(&squares, 1));
+    if (entry.param->counted) grads.push_back(store.gradient(entry));
+  double squares = kernel::sum_of_squares(cpu(*store.context, "grad_norm"), grads);
+  for (Group* group : groups) group->all_reduce(std::span<double>(&squares, 1));
   return std::sqrt(squares);
 }
 

@@ -6,9 +6,13 @@
 namespace chorus {
 
 /// Euclidean norm of all gradients; every logical element counts once, by its owner (`Param::counted`): squares are summed in
-/// f64, then over `group`, the ranks that hold the model together (ranks that differ in data have equal gradients by now).
-/// Equal on all ranks, bit for bit. Not finite if any gradient is not.
-double grad_norm(const ParamStore& store, Group& group);
+/// f64, then over each of `groups` in turn: the ranks that share out the store, those that hold the model together. (Other
+/// ranks have equal gradients by now.) Equal on all ranks, bit for bit. Not finite if any gradient is not.
+double grad_norm(const ParamStore& store, std::span<Group* const> groups);
+inline double grad_norm(const ParamStore& store, Group& group) {
+  Group* const groups[] = {&group};
+  return grad_norm(store, groups);
+}
 
 /// Factor that brings the norm down to `max_norm` (1 when it is below, or when max_norm is 0).
 double clip_factor(double norm, double max_norm);

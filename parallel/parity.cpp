@@ -1,14 +1,18 @@
+#include <chorus/core/rng.h>
 #include <chorus/parallel/grad_norm.h>
 #include <chorus/parallel/group/solo.h>
 #include <chorus/parallel/group/threads.h>
+#include <chorus/parallel/merge.h>
 #include <chorus/parallel/parity.h>
 #include <chorus/parallel/redistribute.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <mutex>
 #include <sstream>
+#include <thread>
 
 namespace chorus {
 namespace {
@@ -40,8 +44,8 @@ class Traffic {
   std::map<std::string, double> bytes_;
 };
 
-/// A group whose sums are done before backward goes on. As threads, ranks do the work of a sum late: they would mostly find
-/// what should have been there before it began.
+/// A group whose sums of gradients are done before backward goes on. As threads, ranks do the work of a sum late: they would
+/// mostly find what should have been there before it began.
 class AtOnce final : public Group {
  public:
   explicit AtOnce(Group& group)
@@ -51,8 +55,12 @@ class AtOnce final : public Group {
 
  protected:
   std::unique_ptr<Pending::Work> start(const Call& call) override {
-    require(call.op == Op::all_reduce, "parity", chorus::name(call.op), " of group '", name(), "' as a sum of gradients");
-    group_.all_reduce(call.out, call.reduce);
+    switch (call.op) {
+      case Op::all_reduce: group_.all_reduce(call.out, call.reduce); break;
+      case Op::all_gather: group_.all_gather(call.in, call.out, call.receive); break;
+      case Op::reduce_scatter: group_.reduce_scatter(call.in, call.out, call.receive); break;
+      default: fail("parity", chorus::name(call.op), " of group '", name(), "' for data parallelism");
+    }
     return nullptr;
   }
   std::unique_ptr<Group> make(const std::string& name, int, const std::vector<int>&) override {
@@ -63,9 +71,14 @@ class AtOnce final : public Group {
   Group& group_;
 };
 
-void all_ones(const ParamStore& store, Context& context) {
+/// In place of a step's gradients.
+void all_ones(ParamStore& store) {
+  if (!store.buffers_of_units.empty()) {
+    store.grads = Tensor::full(*store.context, {store.state_size}, wide(store.buffers_of_units.front().values.dtype()), 1);
+    return;
+  }
   for (const auto& leaf : store.leaves) {
-    leaf->sink.in(context, leaf->shape).fill(1);
+    leaf->sink.in(*store.context, leaf->shape).fill(1);
     leaf->sink.written = true;
   }
 }
@@ -83,30 +96,36 @@ ParityRun run_rank(const detail::AnyParity& parity, const ParityOptions& options
     model.apply(parity.plan(mesh), mesh);
     model.check(context, options.dtype, [&] { model.loss(context, {}, {.training = true}); });
   }
-  ParamStore store = model.materialize(context, {.dtype = options.dtype, .seed = options.seed, .freeze = parity.freeze});
-  Group& lazy = *mesh.axis("dp_cp").group;
-  AtOnce at_once(lazy);
-  DataParallel data_parallel(store, options.sums_at_once ? static_cast<Group&>(at_once) : lazy, options.ddp,
-                             grad_sums(store, mesh));
+  ParamStore store = model.materialize(context, {.dtype = options.dtype,
+                                                 .seed = options.seed,
+                                                 .freeze = parity.freeze,
+                                                 .share = store_share(options.sharding, mesh)});
+  AtOnce at_once(*mesh.axis(options.sharding == Sharding::none ? "dp_cp" : "dp_shard_cp").group);
+  const auto data_parallel = make_data_parallel(
+      store, mesh,
+      {.sharding = options.sharding,
+       .ddp = options.ddp,
+       .shards = options.shards,
+       .group = options.sums_at_once ? &at_once : nullptr},
+      [&] { return loss_term(model.loss(context, {}, {.training = true}), mesh); });
   Optimizer optimizer(options.optimizer, store);
   const Axis& dp = mesh.axis("dp");
 
   ParityRun run;
   run.parameters = store.trainable_count();
-  const auto whole = [&](const Tensor& part, const Param& param) { return merged(part.clone(), param, mesh).to_doubles(); };
-  const auto keep = [&](std::map<std::string, std::vector<double>>& in, const auto& entries, const auto& tensor_of) {
-    for (const auto& entry : entries) in[entry.path] = whole(tensor_of(entry), *entry.param);
+  const auto keep = [&](std::map<std::string, std::vector<double>>& in, const auto& entries, const auto& owned_of) {
+    for (const auto& entry : entries)
+      in[entry.path] = merged(held(owned_of(entry), entry, store, mesh).clone(), *entry.param, mesh).to_doubles();
   };
   const auto values = [&](std::map<std::string, std::vector<double>>& in) {
-    keep(in, store.trainable, [&](const auto& e) { return store.masters.flat_view(e.first, e.param->box.size); });
-    keep(in, store.frozen, [&](const auto& e) { return store.frozen_values.flat_view(e.first, e.param->box.size); });
+    for (const auto* entries : {&store.trainable, &store.frozen}) keep(in, *entries, [](const auto& e) { return e.master; });
   };
   values(run.initial);
 
   for (int step = 0; step < options.steps; ++step) {
     const Pass pass{.training = true, .seed = options.seed, .step = static_cast<std::uint64_t>(step)};
     if (traffic) count_traffic(true);
-    data_parallel.start_step();
+    data_parallel->start_step();
     double loss = 0;
     for (int micro = 0; micro < options.accumulation; ++micro) {
       std::vector<int> samples;
@@ -117,21 +136,22 @@ ParityRun run_rank(const detail::AnyParity& parity, const ParityOptions& options
       }
       const Tensor term = loss_term(model.loss(context, samples, pass), mesh);
       loss += loss_value(term, mesh);
-      data_parallel.backward(term, micro + 1 == options.accumulation);
+      data_parallel->backward(term, micro + 1 == options.accumulation);
     }
-    data_parallel.finish_step();
+    data_parallel->finish_step();
     if (traffic) count_traffic(false);
     dp.group->all_reduce(std::span<double>(&loss, 1));
     run.losses.push_back(loss);
-    run.norms.push_back(grad_norm(store, *mesh.axis("model").group));
-    if (step == 0) keep(run.gradients, store.trainable, [](const auto& e) { return e.param->grad(); });
+    run.norms.push_back(data_parallel->norm());
+    if (step == 0) keep(run.gradients, store.trainable, [&](const auto& e) { return store.gradient(e); });
     optimizer.step(store, options.learning_rate, clip_factor(run.norms.back(), options.gradient_clip));
+    data_parallel->values_changed();
     model.commit_statistics();
   }
   values(run.weights);
-  data_parallel.start_step();
-  all_ones(store, context);
-  const double norm = grad_norm(store, *mesh.axis("model").group);
+  data_parallel->start_step();
+  all_ones(store);
+  const double norm = data_parallel->norm();
   run.norm_of_ones = norm * norm;
   return run;
 }
@@ -191,7 +211,11 @@ ParityRun detail::parity_run(const AnyParity& parity, const ParityOptions& optio
   std::vector<char> counting(static_cast<std::size_t>(ranks), 0);
   ThreadOptions threads;
   threads.time_limit = 60;
+  std::vector<RandomStream> late;
+  for (int r = 0; r < ranks; ++r) late.emplace_back(random_key(options.delays, static_cast<std::uint64_t>(r), "delays"));
   threads.observe = [&](const Call& call, int rank) {
+    if (options.delays)
+      std::this_thread::sleep_for(std::chrono::microseconds(late[static_cast<std::size_t>(rank)].below(400)));
     if (counting[static_cast<std::size_t>(rank)]) traffic.add(call);
   };
   run_ranks(ranks, threads, [&](Group& world) {

@@ -3,7 +3,7 @@
 #pragma once
 #include <chorus/nn/optim/optimizer.h>
 #include <chorus/parallel/activation_checkpointing.h>
-#include <chorus/parallel/ddp.h>
+#include <chorus/parallel/make_data_parallel.h>
 #include <chorus/parallel/plan.h>
 
 #include <map>
@@ -31,13 +31,16 @@ struct ParityOptions {
   OptimizerConfig optimizer{.name = "sgd", .weight_decay = 0.1, .momentum = 0.9};
   double learning_rate = 0.05, gradient_clip = 0.5;
   std::uint64_t seed = 1;
-  DdpOptions ddp;
+  DdpOptions ddp = {};
+  Sharding sharding = Sharding::none;
+  ShardingOptions shards = {};
   /// Samples of (dp rank, microbatch) in a step; none: dealt like cards.
-  std::function<std::vector<int>(int dp_rank, int microbatch)> deal;
+  std::function<std::vector<int>(int dp_rank, int microbatch)> deal = {};
   bool tp_comm_overlap = false;  ///< Mesh::overlap_exchanges
   bool sums_at_once = false;     ///< a bucket's sum ends where it begins, so that what comes too late for it is always missing
   Recompute recompute = Recompute::none;  ///< of all units
-  bool split_sums = true;                 ///< sums are cut at random over ranks (Axis::split_sums)
+  std::uint64_t delays = 0;      ///< a seed by which ranks are late for their calls; 0: they are not
+  bool split_sums = true;        ///< sums are cut at random over ranks (Axis::split_sums)
 };
 
 /// What one run of some steps did, brought together from all ranks.

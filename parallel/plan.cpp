@@ -3,7 +3,6 @@
 #include <chorus/parallel/statistics.h>
 
 #include <algorithm>
-#include <cstring>
 #include <sstream>
 
 namespace chorus {
@@ -177,49 +176,6 @@ double loss_value(const Tensor& loss, const Mesh& mesh) {
     for (const auto& at : *loss.layout())
       if (at.placement == placement::sum) value = moved(value, mesh.axis(at.axis), at.placement, placement::same);
   return value.item();
-}
-
-std::vector<GradSum> grad_sums(const ParamStore& store, const Mesh& mesh) {
-  std::vector<GradSum> out;
-  for (const auto& entry : store.trainable) {
-    for (const auto& at : entry.param->layout) {
-      if (at.placement != placement::copy) continue;
-      Group* group = mesh.axis(at.axis).group;
-      auto known = std::find_if(out.begin(), out.end(), [&](const auto& sum) { return sum.group == group; });
-      if (known == out.end()) known = out.insert(out.end(), {group, {}});
-      known->params.push_back(entry.param);
-    }
-  }
-  return out;
-}
-
-Tensor merged(const Tensor& part, const Param& param, const Mesh& mesh) {
-  Tensor whole = part;
-  for (auto at = param.layout.rbegin(); at != param.layout.rend(); ++at)
-    if (at->placement.kind == Placement::shard_kind)
-      whole = moved(whole, mesh.axis(at->axis), at->placement, placement::copy, at->whole);
-  return whole;
-}
-
-Tensor part_of(const Tensor& whole, const Param& param) {
-  const Shape &global = param.global, &size = param.box.size;
-  require(whole.shape() == global, "part_of", whole, " for a parameter of shape ", global);
-  Tensor part = Tensor::empty(whole.context(), size, whole.dtype());
-  if (size.numel() == 0) return part;
-  const std::int64_t run = size.rank() ? size[-1] : 1;
-  const std::size_t element = size_of(whole.dtype());
-  for (std::int64_t offset = 0; offset < size.numel(); offset += run) {
-    std::int64_t first = 0, stride = 1, rest = offset;
-    for (int d = size.rank() - 1; d >= 0; --d) {
-      first += (param.box.begin[d] + rest % size[d]) * stride;
-      stride *= global[d];
-      rest /= size[d];
-    }
-    std::memcpy(static_cast<char*>(part.data()) + static_cast<std::size_t>(offset) * element,
-                static_cast<const char*>(whole.data()) + static_cast<std::size_t>(first) * element,
-                static_cast<std::size_t>(run) * element);
-  }
-  return part;
 }
 
 }  // namespace chorus

@@ -3,7 +3,6 @@
 #pragma once
 #include <chorus/nn/layers/norm.h>
 #include <chorus/nn/materialize.h>
-#include <chorus/parallel/ddp.h>
 #include <chorus/parallel/mesh.h>
 
 #include <any>
@@ -113,15 +112,5 @@ void check_layouts(M& module, Context& context, DType dtype, const std::function
 Tensor loss_term(Tensor loss, const Mesh& mesh);
 /// Its value, the same on all ranks of the model. All of them call it.
 double loss_value(const Tensor& loss, const Mesh& mesh);
-
-/// What must still be summed once data-parallel ranks have summed their gradients: parameters that lie as `copy` along an axis
-/// of the plan, by axis.
-std::vector<GradSum> grad_sums(const ParamStore& store, const Mesh& mesh);
-
-/// The whole parameter-shaped tensor of which every rank of the model holds `part` (a value, a gradient, a moment): on all
-/// ranks.
-Tensor merged(const Tensor& part, const Param& param, const Mesh& mesh);
-/// The part of a whole tensor that this rank holds.
-Tensor part_of(const Tensor& whole, const Param& param);
 
 }  // namespace chorus

@@ -5,10 +5,12 @@
 #include <chorus/tensor/device.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace chorus {
 
+class Tensor;
 namespace kernel {
 struct Primitives;
 }
@@ -26,8 +28,11 @@ struct Context {
   bool remake = true;     ///< whether backward makes cheap activations again instead of keeping them
   /// Whether backward runs a forward pass once more: what the first counted (statistics, tokens) isn't counted again.
   bool repeating = false;
+  bool recompute = true;  ///< whether parts of the graph may be kept as their inputs alone (autograd/recompute.h)
   RecomputedPart* recomputed_part = nullptr;       ///< that runs now; see autograd/recompute.h
   std::uint64_t next_node = 0;                     ///< numbers nodes in order of creation
+  /// Called with every input of every op; null: nobody watches.
+  const std::function<void(const Tensor&)>* see_input = nullptr;
   std::shared_ptr<kernel::Primitives> primitives;  ///< matrix products prepared so far; see kernels/onednn.cpp
 };
 

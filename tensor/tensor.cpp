@@ -3,6 +3,7 @@
 #include <chorus/tensor/tensor.h>
 
 #include <cstring>
+#include <utility>
 
 namespace chorus {
 
@@ -11,13 +12,22 @@ Cpu cpu(const Context& context, const char* op) {
   return {};
 }
 
-Storage::Storage(Context& context, std::size_t bytes, Category category)
+Storage::Storage(Context& context, std::size_t bytes, Category category, bool with_memory)
     : context(context), data(nullptr), bytes(bytes), category(category) {
-  data = std::visit([&](auto device) { return kernel::allocate(device, context.memory, bytes, category); }, context.device);
+  if (with_memory)
+    data = std::visit([&](auto device) { return kernel::allocate(device, context.memory, bytes, category); }, context.device);
 }
 
-Storage::~Storage() {
+Storage::~Storage() { release(); }
+
+void Storage::release() {
   std::visit([&](auto device) { kernel::free(device, context.memory, data, bytes, category); }, context.device);
+  data = nullptr;
+}
+
+void Storage::take(Storage& other) {
+  require(!data && other.bytes == bytes && other.category == category, "Storage::take", other.bytes, " bytes for ", bytes);
+  std::swap(data, other.data);
 }
 
 std::int64_t padded_rows(std::int64_t rows) {
@@ -41,6 +51,15 @@ Tensor Tensor::unbacked(Context& context, const Shape& shape, DType dtype) {
   t.shape_ = shape;
   t.dtype_ = dtype;
   t.storage_ = std::make_shared<Storage>(context, 0, Category::parameters);
+  return t;
+}
+
+Tensor Tensor::released(Context& context, const Shape& shape, DType dtype, Category category) {
+  Tensor t;
+  t.shape_ = shape;
+  t.dtype_ = dtype;
+  const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  t.storage_ = std::make_shared<Storage>(context, bytes, category, false);
   return t;
 }
 

@@ -13,17 +13,33 @@ namespace chorus {
 
 struct Node;
 
+class Storage;
+
+/// Knows where the bytes of a storage are while it has no memory: on other ranks, or underway.
+class Keeper {
+ public:
+  virtual ~Keeper() = default;
+  /// Gives it memory and its bytes. Called by the thread that computes, when an op reads a tensor.
+  virtual void fetch(Storage& storage) = 0;
+};
+
 /// Bytes owned by a context's memory, given back when the last handle goes.
 class Storage {
  public:
-  Storage(Context& context, std::size_t bytes, Category category);
+  Storage(Context& context, std::size_t bytes, Category category, bool with_memory = true);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
+  /// Gives the memory back, while handles stay.
+  void release();
+  /// Takes over the memory of `other`, of as many bytes and the same category; has none before.
+  void take(Storage& other);
+
   Context& context;
   void* data;
   std::size_t bytes;
   Category category;
+  Keeper* keeper = nullptr;  ///< null: data is always there
 };
 
 class Tensor {
@@ -34,6 +50,8 @@ class Tensor {
   static Tensor zeros(Context&, const Shape&, DType, Category = Category::activations);
   /// Of this shape, but without memory: what checks of shapes and layouts need of a parameter.
   static Tensor unbacked(Context&, const Shape&, DType);
+  /// A flat array whose storage gets its memory later (Storage::take).
+  static Tensor released(Context&, const Shape&, DType, Category);
   static Tensor full(Context&, const Shape&, DType, double value, Category = Category::activations);
   /// Copies host values; T must be the element type of a DType.
   template <class T>
@@ -63,7 +81,12 @@ class Tensor {
   std::int64_t cols() const { return rank() ? shape_[-1] : 1; }
   std::int64_t rows() const;
 
-  void* data() const { return storage_ ? static_cast<char*>(storage_->data) + offset_ : nullptr; }
+  void* data() const {
+    if (!storage_) return nullptr;
+    if (!storage_->data && storage_->keeper) storage_->keeper->fetch(*storage_);
+    return static_cast<char*>(storage_->data) + offset_;
+  }
+  Storage& storage() const { return *storage_; }
   template <class T>
   T* as() const {
     require(dtype_ == dtype_of<std::remove_const_t<T>>, "Tensor::as", "is ", dtype_, ", asked for ",

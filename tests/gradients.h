@@ -15,7 +15,7 @@ inline std::vector<double> gradients_of(const ParamStore& store) {
 }
 
 inline void fill_gradients(const ParamStore& store, double value) {
-  for (const auto& leaf : store.leaves) leaf->sink.in(store.values.context(), leaf->shape).fill(value);
+  for (const auto& leaf : store.leaves) leaf->sink.in(*store.context, leaf->shape).fill(value);
 }
 
 }  // namespace chorus::testing

@@ -50,6 +50,7 @@ struct Llm {
   Port loss_in;                ///< of the normed states, before the loss
   Port logits_out;
   Slot<Tensor(Tensor, Tensor, Tensor, const CrossEntropyOptions&)> loss_core;
+  Unit embedding_unit, head_unit;  ///< the tables are large enough to be gathered by themselves
 
   const Tensor& head_weight() const { return head ? head->weight.value : embedding.weight.value; }
   /// Embedded rows [T, hidden] to normed states [T, hidden], for `loss`.
@@ -75,6 +76,8 @@ struct Llm {
     v("loss_in", loss_in);
     v("logits_out", logits_out);
     v("loss_core", loss_core);
+    v("embedding_unit", embedding_unit);
+    v("head_unit", head_unit);
   }
 };
 

@@ -9,24 +9,29 @@ int state_arrays(const OptimizerConfig& config) { return config.name == "adamw" 
 
 Optimizer::Optimizer(const OptimizerConfig& config, const ParamStore& store) : config_(config) {
   require(config.name == "adamw" || config.name == "sgd", "optimizer", "'", config.name, "'; adamw and sgd are there");
-  const auto state = [&store] {
-    return Tensor::zeros(store.masters.context(), store.masters.shape(), store.masters.dtype(), Category::optimizer);
-  };
+  const DType dtype = store.trainable.empty() ? DType::f32 : store.trainable.front().master.dtype();
+  const auto state = [&] { return Tensor::zeros(*store.context, {store.state_size}, dtype, Category::optimizer); };
   first_ = state();
   if (state_arrays(config) == 2) second_ = state();
 }
 
-void Optimizer::step(ParamStore& store, double lr, double grad_scale) {
-  const Cpu device = cpu(store.masters.context(), "optimizer");
+void Optimizer::step(const ParamStore& store, double lr, double grad_scale) {
+  const Cpu device = cpu(*store.context, "optimizer");
   ++steps_;
   std::vector<kernel::UpdateRange> ranges;
   ranges.reserve(store.trainable.size());
   for (const auto& entry : store.trainable) {
     const bool decays = !config_.decay_matrices_only || entry.param->global.rank() >= 2;
-    const Tensor grad = entry.param->grad();
-    require(grad && grad.dtype() == store.masters.dtype(), "optimizer", "the gradient of ", entry.path, " is ", grad,
+    const Tensor grad = store.gradient(entry);
+    require(grad && grad.dtype() == first_.dtype(), "optimizer", "the gradient of ", entry.path, " is ", grad,
             ": a step is finished first");
-    ranges.push_back({entry.first, entry.count, decays ? config_.weight_decay : 0, grad.data()});
+    if (entry.count == 0) continue;
+    ranges.push_back({.first = entry.first,
+                      .count = entry.count,
+                      .weight_decay = decays ? config_.weight_decay : 0,
+                      .grad = grad.data(),
+                      .master = entry.master.data(),
+                      .value = entry.value.dtype() == entry.master.dtype() ? nullptr : entry.value.as<bf16>()});
   }
   if (config_.name == "adamw") {
     const auto t = static_cast<double>(steps_);
@@ -38,7 +43,7 @@ void Optimizer::step(ParamStore& store, double lr, double grad_scale) {
                         .correction1 = 1 - std::pow(config_.beta1, t),
                         .correction2 = 1 - std::pow(config_.beta2, t),
                         .grad_scale = grad_scale},
-                       ranges, first_, second_, store.masters, store.values);
+                       ranges, first_, second_);
   } else {
     kernel::sgd_step(device,
                      {.lr = lr,
@@ -46,7 +51,7 @@ void Optimizer::step(ParamStore& store, double lr, double grad_scale) {
                       .grad_scale = grad_scale,
                       .nesterov = config_.nesterov,
                       .first_step = steps_ == 1},
-                     ranges, first_, store.masters, store.values);
+                     ranges, first_);
   }
 }
 

@@ -43,10 +43,10 @@ class Optimizer {
   Optimizer(const OptimizerConfig& config, const ParamStore& store);
   /// One update with the store's gradients times grad_scale, after `ParamStore::finish_step`. Throws where a gradient is
   /// missing.
-  void step(ParamStore& store, double lr, double grad_scale = 1);
+  void step(const ParamStore& store, double lr, double grad_scale = 1);
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
-  /// Name and flat array [as long as the store's values] of each kind of state, for checkpoints: adamw m and v, sgd momentum.
+  /// Name and flat array [ParamStore::state_size] of each kind of state, for checkpoints: adamw m and v, sgd momentum.
   std::vector<std::pair<std::string, Tensor>> state() const;
 
  private:

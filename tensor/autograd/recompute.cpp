@@ -38,7 +38,7 @@ Tensor entered(const Tensor& x) {
 
 Tensor recomputed(const RecomputeOptions& options, const std::function<Tensor(Tensor)>& body, Tensor x) {
   const Context& context = x.context();
-  if (!context.recording || context.recomputed_part) return body(std::move(x));
+  if (!context.recording || !context.recompute || context.recomputed_part) return body(std::move(x));
   return std::make_shared<RecomputedPart>(options, body, x)->first_run(std::move(x));
 }
 

@@ -32,43 +32,41 @@ class Chunks {
   std::int64_t size_, total_ = 0, chunks_ = 0;
 };
 
-/// Calls make_body(range)(i) for every element i of each range; what it returns is written to the compute copy where that is
-/// another array than the master.
+/// Calls make_body(range)(i) for every element i of each range; what it returns is written to the compute copy if there is one.
 template <class MakeBody>
-void update(std::span<const UpdateRange> ranges, const Tensor& master, const Tensor& value, const MakeBody& make_body) {
+void update(std::span<const UpdateRange> ranges, const MakeBody& make_body) {
   Chunks chunks(1 << 13);
   for (const auto& range : ranges) chunks.add(range.count);
-  bf16* copy = value.data() == master.data() ? nullptr : value.as<bf16>();
 #pragma omp parallel for schedule(static) if (chunks.parallel())
   for (std::int64_t c = 0; c < chunks.count(); ++c) {
     const auto [r, at] = chunks.find(c);
     const UpdateRange& range = ranges[r];
     const auto body = make_body(range);
-    const std::int64_t first = range.first + at, end = first + std::min(chunks.size(), range.count - at);
-    if (copy) {
+    const std::int64_t end = at + std::min(chunks.size(), range.count - at);
+    if (bf16* copy = range.value) {
 #pragma omp simd
-      for (std::int64_t i = first; i < end; ++i) copy[i] = bf16(body(i));
+      for (std::int64_t i = at; i < end; ++i) copy[i] = bf16(body(i));
     } else {
 #pragma omp simd
-      for (std::int64_t i = first; i < end; ++i) body(i);
+      for (std::int64_t i = at; i < end; ++i) body(i);
     }
   }
 }
 
 }  // namespace
 
-void adamw_step(Cpu, const AdamWStep& step, std::span<const UpdateRange> ranges, Tensor& m, Tensor& v, Tensor& master,
-                Tensor& value) {
-  dispatch<float, double>(master.dtype(), "adamw", [&]<class T>() {
-    T *mean = m.as<T>(), *square = v.as<T>(), *w = master.as<T>();
+void adamw_step(Cpu, const AdamWStep& step, std::span<const UpdateRange> ranges, Tensor& m, Tensor& v) {
+  dispatch<float, double>(m.dtype(), "adamw", [&]<class T>() {
+    T *means = m.as<T>(), *squares = v.as<T>();
     const T beta1 = static_cast<T>(step.beta1), beta2 = static_cast<T>(step.beta2), eps = static_cast<T>(step.eps);
     const T rate = static_cast<T>(step.lr / step.correction1), root = static_cast<T>(1 / std::sqrt(step.correction2));
     const T scale = static_cast<T>(step.grad_scale);
-    update(ranges, master, value, [=](const UpdateRange& range) {
+    update(ranges, [=](const UpdateRange& range) {
       const T keep = static_cast<T>(1 - step.lr * range.weight_decay);
       const T* g = static_cast<const T*>(range.grad);
-      return [=, first = range.first](std::int64_t i) {
-        const T grad_i = g[i - first] * scale;
+      T *w = static_cast<T*>(range.master), *mean = means + range.first, *square = squares + range.first;
+      return [=](std::int64_t i) {
+        const T grad_i = g[i] * scale;
         mean[i] = beta1 * mean[i] + (1 - beta1) * grad_i;
         square[i] = beta2 * square[i] + (1 - beta2) * grad_i * grad_i;
         w[i] = keep * w[i] - rate * mean[i] / (std::sqrt(square[i]) * root + eps);
@@ -78,18 +76,19 @@ void adamw_step(Cpu, const AdamWStep& step, std::span<const UpdateRange> ranges,
   });
 }
 
-void sgd_step(Cpu, const SgdStep& step, std::span<const UpdateRange> ranges, Tensor& momentum, Tensor& master, Tensor& value) {
-  dispatch<float, double>(master.dtype(), "sgd", [&]<class T>() {
-    T *buffer = momentum.as<T>(), *w = master.as<T>();
+void sgd_step(Cpu, const SgdStep& step, std::span<const UpdateRange> ranges, Tensor& momentum) {
+  dispatch<float, double>(momentum.dtype(), "sgd", [&]<class T>() {
+    T* buffers = momentum.as<T>();
     const T lr = static_cast<T>(step.lr), mu = static_cast<T>(step.first_step ? 0 : step.momentum),
             scale = static_cast<T>(step.grad_scale);
     // The update is g + momentum * buffer with Nesterov's rule, else the buffer.
     const T of_gradient = static_cast<T>(step.nesterov ? 1 : 0), of_buffer = static_cast<T>(step.nesterov ? step.momentum : 1);
-    update(ranges, master, value, [=](const UpdateRange& range) {
+    update(ranges, [=](const UpdateRange& range) {
       const T decay = static_cast<T>(range.weight_decay);
       const T* g = static_cast<const T*>(range.grad);
-      return [=, first = range.first](std::int64_t i) {
-        const T grad_i = g[i - first] * scale + decay * w[i];
+      T *w = static_cast<T*>(range.master), *buffer = buffers + range.first;
+      return [=](std::int64_t i) {
+        const T grad_i = g[i] * scale + decay * w[i];
         buffer[i] = mu * buffer[i] + grad_i;
         w[i] -= lr * (of_gradient * grad_i + of_buffer * buffer[i]);
         return w[i];

@@ -4,11 +4,13 @@
 
 namespace chorus::kernel {
 
-/// Elements [first, first + count) of the flat arrays: one parameter.
+/// `count` elements of one parameter, whose state lies at [first, first + count) of the flat arrays.
 struct UpdateRange {
   std::int64_t first, count;
   double weight_decay;
-  const void* grad;  ///< count elements of the masters' type
+  const void* grad;  ///< of the state's type, as are masters
+  void* master;
+  bf16* value;  ///< the copy to compute with; null: the master itself
 };
 
 struct AdamWStep {
@@ -16,15 +18,14 @@ struct AdamWStep {
   double correction1, correction2;  ///< 1 - beta^t
   double grad_scale;                ///< factor of the gradient: clipping
 };
-/// Updates master, m and v with the gradients (all of one wide type) and writes value (the same storage as master, or bf16).
-void adamw_step(Cpu, const AdamWStep& step, std::span<const UpdateRange> ranges, Tensor& m, Tensor& v, Tensor& master,
-                Tensor& value);
+/// Updates masters, m and v with the gradients (all of one wide type) and writes the copies.
+void adamw_step(Cpu, const AdamWStep& step, std::span<const UpdateRange> ranges, Tensor& m, Tensor& v);
 
 struct SgdStep {
   double lr, momentum, grad_scale;
   bool nesterov, first_step;  ///< the first step sets the momentum buffer to the gradient
 };
-void sgd_step(Cpu, const SgdStep& step, std::span<const UpdateRange> ranges, Tensor& momentum, Tensor& master, Tensor& value);
+void sgd_step(Cpu, const SgdStep& step, std::span<const UpdateRange> ranges, Tensor& momentum);
 
 /// Sum of the squares of all elements, in f64, in chunks of a fixed size added in order.
 double sum_of_squares(Cpu, std::span<const Tensor> tensors);

@@ -44,7 +44,7 @@ TEST(LearningRun, FrozenParametersStayAsTheyAre) {
     Context context;
     const RunInputs inputs = load_run_inputs(config.trainer.output_dir, config);
     const auto built = build_salm(context, config, inputs.tokenizer, {});
-    for (const auto& [name, tensor] : named_weights(*built)) start.emplace(name, tensor.to_doubles());
+    for (const auto& [name, tensor, entry] : named_weights(*built)) start.emplace(name, tensor.to_doubles());
   }
   const Tensors ctc = named(newest_tensors(config));
   EXPECT_TRUE(changed(start, ctc, "model/llm").first.empty() && changed(start, ctc, "model/llm").second > 5);

@@ -25,7 +25,11 @@ enum {
   norm_,
   overlap_,
   buckets_,
-  recompute_
+  recompute_,
+  sharding_,
+  replicas_,
+  reshard_,
+  sync_
 };
 
 constexpr double tolerance = 1e-10;
@@ -55,6 +59,9 @@ Choice plain(Choice c) {
   if (value(c, dp_) == "1" && value(c, labels_) == "no samples on one rank") reset(labels_);
   if (value(c, frozen_) == "encoder" && (model == "decoder" || model == "ctc" || model == "perception")) reset(frozen_);
   if (value(c, frozen_) == "decoder" && (model == "ctc" || model == "perception")) reset(frozen_);
+  if (value(c, sharding_) == "none" || std::stoi(value(c, dp_)) % 2 != 0) reset(replicas_);
+  if (value(c, sharding_) != "full") reset(reshard_);
+  if (value(c, sharding_) == "none" || value(c, sharding_) == "optimizer" || value(c, accumulation_) == "1") reset(sync_);
   return c;
 }
 
@@ -63,7 +70,7 @@ Choice plain(Choice c) {
 const std::vector<Factor>& parity_factors() {
   static const std::vector<Factor> factors{
       {"model", {"decoder", "perception", "salm", "ctc"}},
-      {"dp", {"1", "2", "3"}},
+      {"dp", {"1", "2", "3", "4"}},
       {"tp", {"1", "2", "3", "4"}},
       {"sp", {"off", "on"}},
       {"kv", {"1", "2", "4"}},
@@ -77,6 +84,10 @@ const std::vector<Factor>& parity_factors() {
       {"overlap", {"on", "off"}},
       {"buckets", {"large", "small", "copies"}},
       {"recompute", {"none", "full", "selective"}},
+      {"sharding", {"none", "optimizer", "gradients", "full"}},
+      {"replicas", {"1", "2"}},
+      {"reshard", {"auto", "always", "never"}},
+      {"sync", {"each microbatch", "the last"}},
   };
   return factors;
 }
@@ -113,6 +124,11 @@ ParityCase parity_case(const Choice& choice) {
   if (buckets != "large") c.ddp.bucket_size = 700;
   c.ddp.gradient_as_bucket_view = buckets != "copies";
   c.recompute = recompute_mode(value(choice, recompute_));
+  c.sharding = sharding_of(value(choice, sharding_));
+  if (c.sharding != Sharding::none && c.dp % 2 == 0) c.replicas = std::stoi(value(choice, replicas_));
+  c.shards = {.reshard_after_forward = value(choice, reshard_),
+              .defer_grad_sync = value(choice, sync_) == "the last",
+              .overlap = c.ddp.overlap_grad_reduce};
   return c;
 }
 
@@ -132,6 +148,12 @@ std::string ParityCase::name() const {
   add(ddp.bucket_size == 700, "small buckets");
   add(!ddp.gradient_as_bucket_view, "copied gradients");
   add(recompute != Recompute::none, std::string(chorus::name(recompute)) + " recompute");
+  add(sharding != Sharding::none, std::string("sharding ") + (sharding == Sharding::full        ? "full"
+                                                              : sharding == Sharding::gradients ? "gradients"
+                                                                                                : "optimizer"));
+  add(replicas > 1, "replicas " + std::to_string(replicas));
+  add(shards.reshard_after_forward != "auto", "reshard " + shards.reshard_after_forward);
+  add(shards.defer_grad_sync, "sums in the last microbatch");
   return out;
 }
 
@@ -148,6 +170,8 @@ ParityOptions ParityCase::options() const {
   ParityOptions options;
   options.accumulation = accumulation;
   options.ddp = ddp;
+  options.sharding = sharding;
+  options.shards = shards;
   options.tp_comm_overlap = ddp.overlap_grad_reduce;
   options.recompute = recompute;
   // The last microbatch of a step, in which gradients are summed, gets samples first: where there are few, others go without.
@@ -162,7 +186,7 @@ ParityOptions ParityCase::options() const {
 
 std::vector<Choice> whole_product() {
   const auto& factors = parity_factors();
-  constexpr int derived[] = {positions_, norm_, buckets_, overlap_, recompute_};
+  constexpr int derived[] = {positions_, norm_, buckets_, overlap_, recompute_, sharding_, replicas_, reshard_, sync_};
   const auto given = [&](int factor) { return std::find(std::begin(derived), std::end(derived), factor) == std::end(derived); };
   std::set<Choice> all;
   Choice c(factors.size(), 0);
@@ -172,8 +196,7 @@ std::vector<Choice> whole_product() {
       Choice serial = plain(c), whole = serial;
       serial[tp_] = serial[sp_] = 0;
       for (const int factor : {positions_, norm_}) whole[at(factor)] = drawn(serial, factor);
-      whole[buckets_] = drawn(whole, buckets_);
-      whole[recompute_] = drawn(whole, recompute_);
+      for (const int factor : {buckets_, recompute_, sharding_, replicas_, reshard_, sync_}) whole[at(factor)] = drawn(whole, factor);
       all.insert(plain(whole));
     }
     int f = 0;
@@ -186,7 +209,7 @@ std::vector<Choice> whole_product() {
   }
   std::vector<Choice> product(all.begin(), all.end());
   const auto serial_of = [](Choice choice) {
-    choice[tp_] = choice[sp_] = choice[buckets_] = choice[recompute_] = 0;
+    for (const int factor : {tp_, sp_, buckets_, recompute_, sharding_, replicas_, reshard_, sync_}) choice[at(factor)] = 0;
     return choice;
   };
   std::stable_sort(product.begin(), product.end(),
@@ -281,7 +304,7 @@ Verdict judge(const ParityCase& c, SerialRuns& serial) {
     return other.losses != run.losses || other.gradients != run.gradients || other.weights != run.weights;
   };
   ParityOptions bare = c.options();
-  bare.ddp.overlap_grad_reduce = bare.tp_comm_overlap = false;
+  bare.ddp.overlap_grad_reduce = bare.shards.overlap = bare.tp_comm_overlap = false;
   bare.recompute = Recompute::none;
   if ((c.ddp.overlap_grad_reduce || c.recompute != Recompute::none) && changes_bits(bare))
     return {Verdict::failed, "overlap or recomputation changes bits", report.worst()};

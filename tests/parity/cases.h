@@ -15,10 +15,13 @@ struct ParityCase {
   std::string labels = "unequal";  ///< or "none on one rank", "no audio on one rank", "no samples on one rank"
   DdpOptions ddp;
   Recompute recompute = Recompute::none;
+  Sharding sharding = Sharding::none;
+  int replicas = 1;
+  ShardingOptions shards;
   std::string name() const;
   bool heads_fit() const;       ///< whether heads of key and value can be shared out; a case in which they can't is refused,
   std::string refusal() const;  ///< with these words
-  MeshSizes sizes() const { return {.dp = dp, .tp = tp}; }
+  MeshSizes sizes() const { return {.dp = dp, .dp_replicate = replicas, .tp = tp}; }
   ParityOptions options() const;
 };
 
@@ -32,8 +35,8 @@ const std::vector<Factor>& parity_factors();
 using Choice = std::vector<int>;
 ParityCase parity_case(const Choice& choice);
 /// Every choice of model, mesh, heads, accumulation, labels, frozen parts, head and dropout, once where choices are the same
-/// case (heads of key and value where there is no decoder ...); positions, norms, buckets and recomputation are drawn for each,
-/// overlap is on: then a case is judged without it, too. Cases that share their serial run are neighbours.
+/// case (heads of key and value where there is no decoder ...); positions, norms, buckets, recomputation and what is shared out are
+/// drawn for each, overlap is on: then a case is judged without it, too. Cases that share their serial run are neighbours.
 std::vector<Choice> whole_product();
 /// Few choices in which every two values of two factors meet; another seed, another cover.
 std::vector<Choice> pairwise_cover(std::uint64_t seed);

@@ -36,6 +36,34 @@ TEST(TrafficTotals, OfGradientsIsARingsOncePerStep) {
   }
 }
 
+/// ZeRO-1 and ZeRO-2: a ring's reduce_scatter of gradients and all_gather of values, once per step (ZeRO-2 reduces in each
+/// microbatch). ZeRO-3: values in forward and once more in backward, of each microbatch, where they are read there.
+TEST(TrafficTotals, OfShardedStateIsWhatTheFormulasSay) {
+  constexpr double gaps = 64 * 8 * 25;
+  for (const Sharding sharding : {Sharding::optimizer, Sharding::gradients, Sharding::full}) {
+    for (const int d : {2, 3}) {
+      ParityOptions options;
+      options.steps = 1;
+      options.accumulation = 2;
+      options.sharding = sharding;
+      options.shards.reshard_after_forward = "always";
+      const ParityRun run = parity_parallel(parity_model({}), {}, d, options);
+      const double share = static_cast<double>(d - 1) / d, all = share * 8 * static_cast<double>(run.parameters);
+      const double reduced = run.bytes_sent.at("dp_shard_cp reduce_scatter"), gathered = run.bytes_sent.at("dp_shard_cp all_gather");
+      const double times = sharding == Sharding::optimizer ? 1 : 2;
+      EXPECT_GE(reduced, times * all);
+      EXPECT_LE(reduced, times * (all + gaps));
+      if (sharding == Sharding::full) {  // twice in each of two microbatches, but the tables, which backward doesn't read
+        EXPECT_GE(gathered, 2 * all);
+        EXPECT_LT(gathered, 4 * all);
+      } else {
+        EXPECT_GE(gathered, all);
+        EXPECT_LE(gathered, all + gaps);
+      }
+    }
+  }
+}
+
 TEST(TrafficTotals, IsReportedBesideThePrediction) {
   ParityVariant variant;
   ParityOptions options;

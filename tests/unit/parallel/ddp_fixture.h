@@ -158,7 +158,7 @@ struct DdpCase {
 inline DdpOutcome ranked_steps(Group& group, const DdpCase& c) {
   DdpRun run(c.optimizer, c.dtype);
   SoloGroup solo;
-  DataParallel ddp(run.store, group, c.options);
+  Ddp ddp(run.store, group, c.options);
   DdpOutcome outcome;
   const DdpRows all = ddp_rows();
   for (int step = 0; step < 3; ++step) {

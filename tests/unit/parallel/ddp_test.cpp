@@ -89,7 +89,7 @@ TEST(Ddp, LaysLeavesInReverseOrderOnWholeCacheLines) {
     DdpRun own;
     const auto leaves = std::ssize(own.store.leaves);
     for (const auto size : bucket_sizes) {
-      const DataParallel ddp(own.store, world, {.bucket_size = size});
+      const Ddp ddp(own.store, world, {.bucket_size = size});
       std::vector<std::size_t> order;
       for (const auto& bucket : ddp.buckets()) {
         for (std::size_t i = 0; i < bucket.leaves.size(); ++i) {
@@ -120,7 +120,7 @@ TEST(Ddp, SumsEachBucketOnceAStepInTheSameOrderOnAllRanks) {
       };
       run_ranks(3, options, [&](Group& world) {
         DdpRun run;
-        DataParallel ddp(run.store, world, {.bucket_size = size, .overlap_grad_reduce = overlap});
+        Ddp ddp(run.store, world, {.bucket_size = size, .overlap_grad_reduce = overlap});
         if (world.rank() == 0)
           for (const auto& bucket : ddp.buckets()) predicted.push_back(bucket.elements);
         ddp.start_step();
@@ -139,7 +139,7 @@ TEST(Ddp, SumsBeginAsSoonAsALeafsLastUseHasRun) {
     options.observe = [&](const Call& call, int rank) { calls += rank == 0 && call.op == Op::all_reduce; };
     run_ranks(2, options, [&](Group& world) {
       DdpRun run;
-      DataParallel ddp(run.store, world, {.bucket_size = 1, .overlap_grad_reduce = overlap});
+      Ddp ddp(run.store, world, {.bucket_size = 1, .overlap_grad_reduce = overlap});
       std::vector<std::pair<std::string, int>> begun;  // after each op
       ddp.start_step();
       ddp.backward(run.loss(ddp_rows(), 0.1), false);
@@ -171,7 +171,7 @@ TEST(Ddp, GradientsLieInTheirBucketsAndFrozenParametersHaveNone) {
   run_ranks(2, {}, [](Group& world) {
     for (const bool views : {true, false}) {
       DdpRun run;
-      DataParallel ddp(run.store, world, {.bucket_size = 250, .gradient_as_bucket_view = views});
+      Ddp ddp(run.store, world, {.bucket_size = 250, .gradient_as_bucket_view = views});
       const auto gradients = [&] { return run.context.memory.stats().current[static_cast<std::size_t>(Category::gradients)]; };
       std::int64_t in_buckets = 0, apart = 0;
       for (const auto& bucket : ddp.buckets()) in_buckets += bucket.elements;
@@ -193,7 +193,7 @@ TEST(Ddp, GradientsLieInTheirBucketsAndFrozenParametersHaveNone) {
 TEST(Ddp, AloneGradientsStayWhereTheyWere) {
   DdpRun run;
   SoloGroup solo;
-  const DataParallel ddp(run.store, solo);
+  const Ddp ddp(run.store, solo);
   EXPECT_EQ(ddp.buckets().size(), run.store.leaves.size());
   for (const auto& leaf : run.store.leaves) EXPECT_FALSE(leaf->sink.memory);
 }
@@ -202,7 +202,7 @@ TEST(Ddp, TheFusedLossHandsItsSumOverOrPutsItIntoTheBucket) {
   for (const std::int64_t size : {std::int64_t{1}, std::int64_t{1} << 40})
     run_ranks(2, {}, [&](Group& world) {
       DdpRun run;
-      const DataParallel ddp(run.store, world, {.bucket_size = size});
+      const Ddp ddp(run.store, world, {.bucket_size = size});
       Tensor x = Tensor::full(run.context, {2, 6}, DType::f64, 0.5);
       const auto& head = run.model.embedding.weight;
       run.store.start_step();
@@ -217,7 +217,7 @@ TEST(Ddp, TheFusedLossHandsItsSumOverOrPutsItIntoTheBucket) {
 TEST(Ddp, AParameterThatNobodyUsesIsAnErrorIfAsked) {
   run_ranks(3, {}, [](Group& world) {
     DdpRun run;
-    DataParallel ddp(run.store, world, {.find_unused_parameters = false});
+    Ddp ddp(run.store, world, {.find_unused_parameters = false});
     // The branch is used by the last rank only, `unused` by none.
     for (const bool with_branch : {true, false}) {
       std::string message;
@@ -244,7 +244,7 @@ TEST(Ddp, WeightGradientsThatArePutOffAreCounted) {
     std::vector<std::vector<double>> gradients(2);
     run_ranks(2, {}, [&](Group& world) {
       DdpRun run;
-      DataParallel ddp(run.store, world, {.bucket_size = 100});
+      Ddp ddp(run.store, world, {.bucket_size = 100});
       ddp.start_step();
       DeferredGrads later;
       ddp.backward(run.loss(dealt(ddp_rows(), Dealing::uneven, 2, world.rank(), 1, 0), 0.1), true,
@@ -263,7 +263,7 @@ TEST(Ddp, WeightGradientsThatArePutOffAreCounted) {
 TEST(Ddp, MicrobatchesAfterTheLastAreErrors) {
   DdpRun run;
   SoloGroup solo;
-  DataParallel ddp(run.store, solo);
+  Ddp ddp(run.store, solo);
   ddp.start_step();
   ddp.backward(run.loss(ddp_rows(), 1), true);
   EXPECT_THROW(ddp.backward(run.loss(ddp_rows(), 1), true), Error);
@@ -285,8 +285,8 @@ TEST(Ddp, SumsOverOtherGroupsFollowInOneCallEach) {
     ASSERT_EQ(tp->size(), 3);
     DdpRun run;
     GradSum sum{tp.get(), {}};
-    for (const auto& entry : run.store.trainable) sum.params.push_back(entry.param);
-    DataParallel ddp(run.store, *dp, {}, {sum});
+    for (const auto& entry : run.store.trainable) sum.entries.push_back(&entry);
+    Ddp ddp(run.store, *dp, {}, {sum});
     ddp.start_step();
     ddp.backward(
         run.loss(dealt(ddp_rows(), Dealing::uneven, 6, world.rank(), 1, 0), 1.0 / static_cast<double>(labels_of(ddp_rows()))),
@@ -299,7 +299,7 @@ TEST(Ddp, SumsOverOtherGroupsFollowInOneCallEach) {
 
   DdpRun run;
   SoloGroup solo;
-  EXPECT_THROW(DataParallel(run.store, solo, {}, {{&solo, {&run.model.frozen.weight}}}), Error);
+  EXPECT_THROW(Ddp(run.store, solo, {}, {{&solo, {&run.store.frozen.front()}}}), Error);
 }
 
 }  // namespace

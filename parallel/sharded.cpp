@@ -1,0 +1,421 @@
+#include <chorus/parallel/grad_norm.h>
+#include <chorus/parallel/sharded.h>
+#include <chorus/tensor/kernels/pointwise.h>
+
+#include <algorithm>
+#include <exception>
+#include <unordered_set>
+#include <utility>
+
+namespace chorus {
+namespace {
+
+constexpr const char* scope = "sharding";
+
+Reshard reshard_of(Sharding sharding, const ShardingOptions& options) {
+  if (sharding != Sharding::full || options.reshard_after_forward == "never") return Reshard::never;
+  return options.reshard_after_forward == "always" ? Reshard::always : Reshard::all_but_last;
+}
+
+}  // namespace
+
+Sharding sharding_of(const std::string& name) {
+  if (name == "none") return Sharding::none;
+  if (name == "optimizer") return Sharding::optimizer;
+  if (name == "gradients") return Sharding::gradients;
+  require(name == "full", scope, "'", name, "'; none, optimizer, gradients and full are there");
+  return Sharding::full;
+}
+
+std::optional<StoreShare> store_share(Sharding sharding, const Mesh& mesh) {
+  if (sharding == Sharding::none) return std::nullopt;
+  const Axis& axis = mesh.axis("dp_shard_cp");
+  return StoreShare{.rank = axis.rank, .size = axis.size, .values = sharding == Sharding::full};
+}
+
+ShardedDataParallel::ShardedDataParallel(ParamStore& store, Sharding sharding, const Mesh& mesh, Group& group,
+                                         const ShardingOptions& options, const std::function<Tensor()>& forward)
+    : store_(store),
+      context_(*store.context),
+      sharding_(sharding),
+      options_(options),
+      group_(group),
+      replicas_(*mesh.axis("dp_replicate").group),
+      model_(*mesh.axis("model").group),
+      sums_(grad_sums(store, mesh)),
+      thread_(std::this_thread::get_id()),
+      buffers_(store.buffers_of_units.size()),
+      uses_(store.leaves.size()) {
+  require(sharding_ != Sharding::none, scope, "none: that is Ddp");
+  std::unordered_map<std::string, int> known;
+  std::unordered_map<const Node*, int> unit_of_leaf;
+  for (std::size_t b = 0; b < buffers_.size(); ++b) {
+    const FlatBuffer& buffer = store_.buffers_of_units[b];
+    const auto [at, fresh] = known.try_emplace(buffer.unit, static_cast<int>(units_.size()));
+    if (fresh) units_.push_back({.path = buffer.unit, .buffers = {}});
+    const int unit = at->second;
+    if (buffer.unit.empty()) root_ = unit;
+    UnitState& state = units_[static_cast<std::size_t>(unit)];
+    state.buffers.push_back(b);
+    state.trains = state.trains || buffer.trainable;
+    if (buffer.elements > 0) unit_of_[&buffer.values.storage()] = unit;
+    for (int r = 0; r < group_.size(); ++r)
+      buffers_[b].counts.push_back(shard_range(buffer.elements, r, group_.size()).count());
+    for (std::size_t i = 0; i < buffer.leaves.size(); ++i) {
+      Node& leaf = *store_.leaves[buffer.leaves[i]];
+      leaves_[&leaf] = {buffer.leaves[i], unit};
+      unit_of_leaf[&leaf] = unit;
+      // What is alone in its buffer keeps what it may take over as its gradient: the fused loss's sum.
+      if (buffer.leaves.size() > 1)
+        leaf.sink.memory = [this, b, first = buffer.leaf_firsts[i], shape = leaf.shape] {
+          return gradients_of(b).flat_view(first, shape);
+        };
+    }
+  }
+  there_.assign(units_.size(), false);
+  std::vector<bool> trains;
+  for (const auto& unit : units_) trains.push_back(unit.trains);
+  for (const auto& [storage, unit] : unit_of_) const_cast<Storage*>(storage)->keeper = this;
+  schedule_ = record_schedule(context_, unit_of_, unit_of_leaf, root_, reshard_of(sharding_, options_), trains, forward);
+  phase_ = Phase::idle;
+  free_gradients();
+  values_loaded();
+}
+
+ShardedDataParallel::~ShardedDataParallel() {
+  // What is underway arrives, unless an exception is on its way: then the group ends.
+  if (!shares_values() && std::uncaught_exceptions() == 0) {
+    try {
+      for (int u = 0; u < static_cast<int>(units_.size()); ++u) arrive(u);
+    } catch (const Error&) {  // another rank has thrown: whoever calls the group next hears of it
+    }
+  }
+  for (const auto& leaf : store_.leaves) leaf->sink.memory = nullptr;
+  for (const auto& [storage, unit] : unit_of_) const_cast<Storage*>(storage)->keeper = nullptr;
+}
+
+std::vector<std::string> ShardedDataParallel::units() const {
+  std::vector<std::string> paths;
+  for (const auto& unit : units_) paths.push_back(unit.path);
+  return paths;
+}
+
+bool ShardedDataParallel::reduces_always() const { return sharding_ != Sharding::optimizer && !options_.defer_grad_sync; }
+
+Tensor ShardedDataParallel::slice(std::size_t b) const {
+  const FlatBuffer& buffer = store_.buffers_of_units[b];
+  return store_.grads.flat_view(buffer.first, {buffer.owned.count()});
+}
+
+// ---- values
+
+void ShardedDataParallel::start_gather(std::size_t b) {
+  FlatBuffer& buffer = store_.buffers_of_units[b];
+  BufferState& state = buffers_[b];
+  if (buffer.elements == 0) return;
+  Storage& storage = buffer.values.storage();
+  state.landing = Tensor::released(context_, {buffer.elements}, buffer.values.dtype(), storage.category);
+  Tensor part = buffer.part;
+  if (shares_values()) {
+    Storage memory(context_, storage.bytes, storage.category);
+    state.landing.storage().take(memory);
+  } else {
+    state.landing.storage().take(storage);
+    part = state.landing.flat_view(buffer.owned.begin, {buffer.owned.count()});
+  }
+  state.gather = group_.start_all_gather(part, state.landing, state.counts);
+  state.gathering = true;
+}
+
+void ShardedDataParallel::start_gather_of(int unit) {
+  const Span span(context_.trace, "all_gather parameters");
+  for (const auto b : units_[static_cast<std::size_t>(unit)].buffers) start_gather(b);
+}
+
+void ShardedDataParallel::arrive(int unit) {
+  const Span span(context_.trace, "all_gather parameters");
+  for (const auto b : units_[static_cast<std::size_t>(unit)].buffers) {
+    BufferState& state = buffers_[b];
+    if (!std::exchange(state.gathering, false)) continue;
+    state.gather.wait();
+    store_.buffers_of_units[b].values.storage().take(state.landing.storage());
+    state.landing = {};
+  }
+  there_[static_cast<std::size_t>(unit)] = true;
+}
+
+void ShardedDataParallel::release(int unit) {
+  for (const auto b : units_[static_cast<std::size_t>(unit)].buffers) store_.buffers_of_units[b].values.storage().release();
+  there_[static_cast<std::size_t>(unit)] = false;
+}
+
+void ShardedDataParallel::fetch(Storage& storage) {
+  if (phase_ == Phase::learning) return;  // there are no rows to compute
+  const int unit = unit_of_.at(&storage);
+  const std::string& path = units_[static_cast<std::size_t>(unit)].path;
+  require(std::this_thread::get_id() == thread_, scope, "'", path, "' is read by another thread than its rank's");
+  if (!shares_values()) return arrive(unit);
+  if (phase_ == Phase::idle) start_forward();
+  require(phase_ != Phase::held, scope, "'", path, "' has lost its values");
+  const auto begin = next_;
+  if (phase_ == Phase::forward) {
+    const auto& order = schedule_.forward;
+    const auto at = std::find(order.begin() + static_cast<std::ptrdiff_t>(begin), order.end(), unit);
+    require(at != order.end(), scope, "the values of '", path,
+            "' are read in the forward pass when others should be: its order is not that of a batch without rows");
+    return forward_to(static_cast<std::size_t>(at - order.begin()) + 1);
+  }
+  const auto& order = schedule_.backward;
+  const UnitSchedule::Event wanted{UnitSchedule::Event::gather, unit};
+  const auto at = std::find(order.begin() + static_cast<std::ptrdiff_t>(begin), order.end(), wanted);
+  require(at != order.end(), scope, "the values of '", path,
+          "' are read in the backward pass when others should be: its order is not that of a batch without rows");
+  backward_to(static_cast<std::size_t>(at - order.begin()) + 1);
+}
+
+void ShardedDataParallel::start_forward() {
+  phase_ = Phase::forward;
+  next_ = issued_ = 0;
+}
+
+void ShardedDataParallel::forward_to(std::size_t end) {
+  const auto& order = schedule_.forward;
+  const auto issue = [&](std::size_t until) {
+    for (; issued_ < std::min(until, order.size()); ++issued_) start_gather_of(order[issued_]);
+  };
+  for (; next_ < end; ++next_) {
+    issue(next_ + 1);
+    arrive(order[next_]);
+    if (reshard_of(sharding_, options_) != Reshard::never && order[next_] != root_)
+      for (int u = 0; u < static_cast<int>(units_.size()); ++u)
+        if (there_[static_cast<std::size_t>(u)] && u != order[next_] && u != root_) release(u);
+    if (options_.overlap) issue(next_ + 2);
+  }
+}
+
+void ShardedDataParallel::finish_forward() {
+  if (!shares_values()) return;
+  require(phase_ != Phase::held, scope, "a backward pass while all values are held");
+  if (phase_ == Phase::idle) start_forward();
+  forward_to(schedule_.forward.size());
+  for (int u = 0; u < static_cast<int>(units_.size()); ++u)
+    if (there_[static_cast<std::size_t>(u)] && std::find(schedule_.kept.begin(), schedule_.kept.end(), u) == schedule_.kept.end())
+      release(u);
+}
+
+void ShardedDataParallel::values_changed() {
+  require(phase_ == Phase::idle, scope, "values change in the middle of a microbatch");
+  if (shares_values()) return;  // gathered for each microbatch
+  const Span span(context_.trace, "all_gather parameters");
+  const auto gather = [&](int unit) {
+    arrive(unit);
+    for (const auto b : units_[static_cast<std::size_t>(unit)].buffers)
+      if (store_.buffers_of_units[b].trainable) start_gather(b);
+  };
+  // In the order in which they will be read.
+  const auto& order = schedule_.forward;
+  for (const int u : order) gather(u);
+  for (int u = 0; u < static_cast<int>(units_.size()); ++u)
+    if (std::find(order.begin(), order.end(), u) == order.end()) gather(u);
+}
+
+void ShardedDataParallel::values_loaded() {
+  if (shares_values()) return;
+  for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
+    arrive(u);
+    start_gather_of(u);
+    arrive(u);
+  }
+}
+
+void ShardedDataParallel::hold_values() {
+  require(phase_ == Phase::idle, scope, "values are asked for in the middle of a microbatch");
+  for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
+    if (shares_values()) start_gather_of(u);
+    arrive(u);
+  }
+  phase_ = Phase::held;
+}
+
+void ShardedDataParallel::let_go() {
+  phase_ = Phase::idle;
+  if (!shares_values()) return;
+  for (int u = 0; u < static_cast<int>(units_.size()); ++u) release(u);
+}
+
+// ---- gradients
+
+void ShardedDataParallel::start_step() {
+  require(phase_ == Phase::idle, scope, "a step starts before the one before has ended");
+  free_gradients();
+}
+
+void ShardedDataParallel::free_gradients() {
+  store_.start_step();
+  store_.grads = {};
+  for (auto& state : buffers_) state.gradients = {}, state.written = false;
+  last_ = false;
+}
+
+Tensor& ShardedDataParallel::gradients_of(std::size_t b) {
+  Tensor& memory = buffers_[b].gradients;
+  if (memory) return memory;
+  const FlatBuffer& buffer = store_.buffers_of_units[b];
+  const Node& first = *store_.leaves[buffer.leaves.front()];
+  memory = Tensor::empty(context_, {buffer.elements}, first.sink.dtype,
+                         reduces_always() ? Category::communication : Category::gradients);
+  for (std::size_t i = 0; i + 1 < buffer.leaves.size(); ++i) {
+    const std::int64_t end = buffer.leaf_firsts[i] + store_.leaves[buffer.leaves[i]]->shape.numel();
+    memory.flat_view(end, {buffer.leaf_firsts[i + 1] - end}).fill(0);
+  }
+  return memory;
+}
+
+void ShardedDataParallel::backward(const Tensor& loss, bool last, BackwardOptions options) {
+  require(!last_, scope, "a microbatch after the last one of the step");
+  require(options.deferred == nullptr, scope, "weight gradients can't be put off");
+  finish_forward();
+  phase_ = Phase::backward;
+  next_ = issued_ = 0;
+  last_ = last;
+  count_uses(loss);
+  options.after = [this, theirs = std::move(options.after)](const Node& node) {
+    if (theirs) theirs(node);
+    ran(node);
+  };
+  if (loss && loss.requires_grad()) chorus::backward(loss, options);
+  backward_to(schedule_.backward.size());
+  if (shares_values())
+    for (int u = 0; u < static_cast<int>(units_.size()); ++u)
+      if (there_[static_cast<std::size_t>(u)]) release(u);
+  phase_ = Phase::idle;
+}
+
+void ShardedDataParallel::count_uses(const Tensor& loss) {
+  std::vector<const Node*> open;
+  std::unordered_set<const Node*> seen;
+  if (loss && loss.node()) open.push_back(loss.node().get());
+  while (!open.empty()) {
+    const Node* node = open.back();
+    open.pop_back();
+    for (const auto& input : node->inputs) {
+      if (!input) continue;
+      if (!input->leaf) {
+        if (seen.insert(input.get()).second) open.push_back(input.get());
+      } else if (const auto leaf = leaves_.find(input.get()); leaf != leaves_.end()) {
+        const auto [index, unit] = leaf->second;
+        if (uses_[index]++ == 0) ++units_[static_cast<std::size_t>(unit)].waiting;
+      }
+    }
+  }
+}
+
+void ShardedDataParallel::ran(const Node& node) {
+  for (const auto& input : node.inputs) {
+    if (!input || !input->leaf) continue;
+    const auto leaf = leaves_.find(input.get());
+    if (leaf == leaves_.end()) continue;
+    const auto [index, unit] = leaf->second;
+    if (--uses_[index] == 0) --units_[static_cast<std::size_t>(unit)].waiting;
+  }
+  run_ready();
+}
+
+void ShardedDataParallel::run_ready() {
+  const auto& order = schedule_.backward;
+  while (next_ < order.size() && order[next_].kind == UnitSchedule::Event::reduce &&
+         units_[static_cast<std::size_t>(order[next_].unit)].waiting == 0)
+    run(order[next_++]);
+}
+
+void ShardedDataParallel::backward_to(std::size_t end) {
+  while (next_ < end) run(schedule_.backward[next_++]);
+}
+
+void ShardedDataParallel::run(const UnitSchedule::Event& event) {
+  const auto& order = schedule_.backward;
+  const auto issue = [&] {  // the next gather that has not begun, if there is one
+    while (issued_ < order.size() && order[issued_].kind != UnitSchedule::Event::gather) ++issued_;
+    if (issued_ < order.size()) start_gather_of(order[issued_++].unit);
+  };
+  switch (event.kind) {
+    case UnitSchedule::Event::gather:
+      if (issued_ < next_) issue();
+      arrive(event.unit);
+      if (options_.overlap) issue();
+      break;
+    case UnitSchedule::Event::reduce: {
+      const UnitState& unit = units_[static_cast<std::size_t>(event.unit)];
+      require(unit.waiting == 0, scope, "'", unit.path, "' still gets gradients when they should be complete");
+      if (last_ || reduces_always()) start_reduce(event.unit);
+      break;
+    }
+    case UnitSchedule::Event::release:
+      if (shares_values()) release(event.unit);
+      break;
+  }
+}
+
+void ShardedDataParallel::start_reduce(int unit) {
+  const Span span(context_.trace, "reduce_scatter gradients");
+  finish_reduces();
+  for (const auto b : units_[static_cast<std::size_t>(unit)].buffers)
+    if (store_.buffers_of_units[b].trainable) start_reduce_buffer(b);
+  if (!options_.overlap) finish_reduces();
+}
+
+void ShardedDataParallel::start_reduce_buffer(std::size_t b) {
+  const FlatBuffer& buffer = store_.buffers_of_units[b];
+  BufferState& state = buffers_[b];
+  for (const auto i : buffer.leaves) {
+    Node& leaf = *store_.leaves[i];
+    if (!leaf.sink.written) leaf.sink.in(context_, leaf.shape).fill(0);
+  }
+  state.summing = buffer.leaves.size() == 1 ? store_.leaves[buffer.leaves.front()]->sink.grad : state.gradients;
+  // What is being summed must not be added to: the next microbatch of the step begins anew.
+  state.gradients = {};
+  for (const auto i : buffer.leaves) {
+    store_.leaves[i]->sink.grad = {};
+    store_.leaves[i]->sink.written = false;
+  }
+  const DType dtype = state.summing.dtype();
+  if (!store_.grads)
+    store_.grads = Tensor::empty(context_, {store_.state_size}, dtype,
+                                 reduces_always() ? Category::gradients : Category::communication);
+  if (state.written) state.reduced = Tensor::empty(context_, {buffer.owned.count()}, dtype, Category::communication);
+  state.reduce = group_.start_reduce_scatter(state.summing, state.written ? state.reduced : slice(b), state.counts);
+  state.final = last_;
+  reducing_.push_back(b);
+}
+
+void ShardedDataParallel::finish_reduces() {
+  for (const auto b : std::exchange(reducing_, {})) {
+    BufferState& state = buffers_[b];
+    state.reduce.wait();
+    if (state.written) {
+      Tensor sum = slice(b);
+      std::visit([&](auto device) { kernel::accumulate(device, state.reduced, true, sum); }, context_.device);
+    }
+    state.written = true;
+    state.reduced = state.summing = {};
+    if (state.final && replicas_.size() > 1) state.replicate = replicas_.start_all_reduce(slice(b));
+  }
+}
+
+void ShardedDataParallel::finish_step() {
+  require(last_, scope, "a step ends without its last microbatch");
+  const Span span(context_.trace, "reduce_scatter gradients");
+  finish_reduces();
+  if (replicas_.size() > 1)
+    for (std::size_t b = 0; b < buffers_.size(); ++b)
+      if (store_.buffers_of_units[b].trainable) buffers_[b].replicate.wait();
+  last_ = false;
+  for (const auto& sum : sums_) sum_gradients(store_, sum);
+}
+
+double ShardedDataParallel::norm() const {
+  Group* const groups[] = {&group_, &model_};
+  return grad_norm(store_, groups);
+}
+
+}  // namespace chorus

@@ -1,0 +1,133 @@
+// Sharded data parallelism: ranks share out the optimizer state, the gradients and the parameters of every unit. Rajbhandari et
+// al. (2020), "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models"; Zhao et al. (2023), "PyTorch FSDP".
+#pragma once
+#include <chorus/core/config.h>
+#include <chorus/parallel/data_parallel.h>
+#include <chorus/parallel/grad_sums.h>
+#include <chorus/parallel/unit_schedule.h>
+
+#include <thread>
+
+namespace chorus {
+
+struct ShardingOptions {
+  std::string reshard_after_forward = "auto";
+  bool defer_grad_sync = false, overlap = true;
+  template <class V>
+  void fields(V&& v) {
+    v("reshard_after_forward", reshard_after_forward,
+      "whether a unit's gathered values are let go of between forward and backward; auto: all but the last unit's",
+      one_of("auto", "always", "never"));
+    v("defer_grad_sync", defer_grad_sync,
+      "gradients are summed in the last microbatch of a step only, and kept whole until then; false: in each");
+    v("overlap", overlap, "the next unit is gathered, and gradients are summed, while this one is computed");
+  }
+};
+
+/// What is shared out: ZeRO-1, ZeRO-2, ZeRO-3.
+enum class Sharding : std::uint8_t { none, optimizer, gradients, full };
+Sharding sharding_of(const std::string& name);
+
+/// Which part of a store the ranks of the mesh give this one; nothing for Sharding::none. For `materialize`.
+std::optional<StoreShare> store_share(Sharding sharding, const Mesh& mesh);
+
+/// Each unit's parameters lie in flat buffers that the ranks of dp_shard_cp cut into slices; ranks of dp_replicate have the same
+/// slices. Every rank keeps masters and optimizer state of its slices, and
+/// - `optimizer`: all values, and all gradients until a step's last microbatch;
+/// - `gradients`: all values; gradients of one unit at a time, and the sums of its slices;
+/// - `full`: as `gradients`; values of the unit that is computed and of the next, for which an op that reads them waits.
+/// What an op reads at a time must lie in one unit (or in the root, what lies in none, which stays for a whole microbatch).
+///
+/// The order of all gathers and sums is that of a walk through the model with a batch without rows, on every rank: where a
+/// rank's samples leave a unit out it takes part all the same. Sums are added to slices of their own, in f32 (f64), in order of
+/// microbatches.
+class ShardedDataParallel final : public DataParallel, private Keeper {
+ public:
+  /// `store` was materialised with `store_share`; `group` is dp_shard_cp's. `forward` gives the loss of a batch without rows.
+  ShardedDataParallel(ParamStore& store, Sharding sharding, const Mesh& mesh, Group& group, const ShardingOptions& options,
+                      const std::function<Tensor()>& forward);
+  ~ShardedDataParallel() override;
+
+  void start_step() override;
+  void backward(const Tensor& loss, bool last, BackwardOptions options = {}) override;
+  void finish_step() override;
+  double norm() const override;
+  void free_gradients() override;
+  void values_changed() override;
+  void values_loaded() override;
+  void hold_values() override;
+  void let_go() override;
+
+  const UnitSchedule& schedule() const { return schedule_; }
+  std::vector<std::string> units() const;  ///< paths, by their numbers in the schedule
+
+ private:
+  enum class Phase : std::uint8_t { learning, idle, forward, backward, held };
+  struct UnitState {
+    std::string path;
+    std::vector<std::size_t> buffers;
+    bool trains = false;
+    std::int64_t waiting = 0;  // leaves with uses to come in the running backward pass
+  };
+  struct BufferState {
+    std::vector<std::int64_t> counts;  // elements of each rank's slice
+    Tensor landing;                    // where values arrive
+    Pending gather;
+    bool gathering = false;
+    Tensor gradients;   // [elements], of this rank's samples
+    Tensor summing;     // the same, while it is summed
+    Pending reduce;
+    Tensor reduced;     // where the sum arrives, if the slice has one of earlier microbatches
+    bool final = false;    // whether that is the sum of the step's last microbatch
+    bool written = false;  // whether the slice has a sum of this step
+    Pending replicate;
+  };
+
+  void fetch(Storage& storage) override;
+  bool shares_values() const { return sharding_ == Sharding::full; }
+  bool reduces_always() const;
+  void start_gather(std::size_t buffer);
+  void start_gather_of(int unit);
+  void arrive(int unit);
+  void release(int unit);
+  void start_forward();
+  void forward_to(std::size_t end);
+  void finish_forward();
+  void run(const UnitSchedule::Event& event);
+  void backward_to(std::size_t end);
+  void run_ready();
+  void count_uses(const Tensor& loss);
+  void ran(const Node& node);
+  Tensor& gradients_of(std::size_t buffer);
+  void start_reduce(int unit);
+  void start_reduce_buffer(std::size_t buffer);
+  void finish_reduces();
+  Tensor slice(std::size_t buffer) const;
+
+  ParamStore& store_;
+  Context& context_;
+  const Sharding sharding_;
+  const ShardingOptions options_;
+  Group& group_;      // that shares the store out
+  Group& replicas_;   // that have the same slices
+  Group& model_;
+  const std::vector<GradSum> sums_;
+  const std::thread::id thread_;
+
+  std::vector<UnitState> units_;
+  std::vector<BufferState> buffers_;
+  std::unordered_map<const Storage*, int> unit_of_;
+  std::unordered_map<const Node*, std::pair<std::size_t, int>> leaves_;  // index and unit
+  int root_ = -1;
+  UnitSchedule schedule_;
+
+  Phase phase_ = Phase::learning;
+  std::size_t next_ = 0;    // in the schedule's list of the phase
+  std::size_t issued_ = 0;  // entries of it whose gather has begun
+  std::vector<bool> there_;  // whether a unit's values are there
+  std::vector<std::int64_t> uses_;  // of each leaf, to come in the running backward pass
+  std::vector<std::size_t> reducing_;
+  bool last_ = false, counted_ = false;
+};
+
+}  // namespace chorus
