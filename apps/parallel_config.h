@@ -59,7 +59,9 @@ struct ParallelConfig {
   std::string layout(const MeshShape& shape) const {
     const std::string ranks = shape.describe(sequence_parallel);
     return sharding == "none" ? ranks
-                              : ranks + (sharding == "full" ? " FSDP" : sharding == "gradients" ? " ZeRO-2" : " ZeRO-1");
+                              : ranks + (sharding == "full"        ? " FSDP"
+                                         : sharding == "gradients" ? " ZeRO-2"
+                                                                   : " ZeRO-1");
   }
   DataParallelOptions data_parallel() const { return {.sharding = sharding_of(sharding), .ddp = ddp, .shards = fsdp}; }
 };

@@ -26,11 +26,9 @@ std::unique_ptr<BuiltSalm> declared_salm(const RunConfig& config, const Tokenize
 
 void give_memory(BuiltSalm& built, Context& context, const RunConfig& config, const FreezeRules& freeze,
                  const std::optional<StoreShare>& share) {
-  built.store = materialize(built.model, context,
-                            {.dtype = dtype_of_precision(config.trainer.precision),
-                             .seed = config.trainer.seed,
-                             .freeze = freeze,
-                             .share = share});
+  built.store = materialize(
+      built.model, context,
+      {.dtype = dtype_of_precision(config.trainer.precision), .seed = config.trainer.seed, .freeze = freeze, .share = share});
 }
 }  // namespace
 

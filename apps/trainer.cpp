@@ -109,8 +109,8 @@ class Trainer {
     resume_or_start();
     first_step_ = progress_.step;
     if (hooks_.start)
-      hooks_.start({progress_.step, config_.total_steps(), parameter_count(), world_.size(),
-                    config_.parallel.layout(mesh_.shape())});
+      hooks_.start(
+          {progress_.step, config_.total_steps(), parameter_count(), world_.size(), config_.parallel.layout(mesh_.shape())});
     while (true) {
       if (progress_.phase_step == phase_.config->steps) {
         if (progress_.phase + 1 == static_cast<std::int64_t>(config_.phases.size())) return finish(Outcome::finished);

@@ -113,8 +113,9 @@ std::size_t keep_parameters(const BuiltSalm& before, BuiltSalm& now, const std::
     if (!patterns.match(parameter_path(name))) continue;
     const NamedPart& known = old.at(name);
     // What is frozen in one phase and trained in the other may be shared out otherwise.
-    const Tensor source = known.entry ? held(known.tensor, *known.entry, before.store, mesh).flat_view(entry->offset, {entry->count})
-                                      : known.tensor;
+    const Tensor source = known.entry
+                              ? held(known.tensor, *known.entry, before.store, mesh).flat_view(entry->offset, {entry->count})
+                              : known.tensor;
     // A parameter that changes between frozen and trained may change between the compute type and its wider master.
     dispatch_floating(source.dtype(), "keep", [&]<class From>() {
       dispatch_floating(tensor.dtype(), "keep", [&]<class To>() {

@@ -25,15 +25,13 @@ void fill_parts(const std::vector<NamedPart>& parts, const std::function<void(co
     Tensor whole = part.tensor;
     if (part.entry) {
       const Shape& shape = part.entry->param->global;
-      whole = all_of(part) ? whole.reshaped(shape)
-                           : Tensor::empty(whole.context(), shape, whole.dtype(), Category::workspace);
+      whole = all_of(part) ? whole.reshaped(shape) : Tensor::empty(whole.context(), shape, whole.dtype(), Category::workspace);
     }
     wholes.push_back({part.name, std::move(whole)});
   }
   fill(wholes);
   for (std::size_t i = 0; i < parts.size(); ++i)
-    if (!all_of(parts[i]))
-      take_owned(part_of(wholes[i].second, *parts[i].entry->param), *parts[i].entry, parts[i].tensor);
+    if (!all_of(parts[i])) take_owned(part_of(wholes[i].second, *parts[i].entry->param), *parts[i].entry, parts[i].tensor);
 }
 
 }  // namespace chorus

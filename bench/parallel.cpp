@@ -1,17 +1,18 @@
 // Times data-parallel training steps of the decoder workload with ranks as threads of this process.
 //   bench_parallel [--ranks N] [--threads N] [--dtype f32|bf16] [--tokens N] [--steps N] [--warm N] [--export FILE.h5]
+//                  [--sharding none|optimizer|gradients|full] [--reshard auto|always|never]
 // --tokens: of all ranks together. --threads: of each rank. --export: writes one step's loss and summed gradients first.
 #include <chorus/nn/optim/optimizer.h>
-#include <chorus/parallel/ddp.h>
 #include <chorus/parallel/grad_norm.h>
-#include <chorus/parallel/group/solo.h>
 #include <chorus/parallel/group/threads.h>
+#include <chorus/parallel/make_data_parallel.h>
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
 
+#include "process.h"
 #include "workloads.h"
 
 namespace chorus::bench {
@@ -22,10 +23,13 @@ struct Options {
   std::int64_t tokens = 2048;
   DType dtype = DType::f32;
   std::string export_file;
+  Sharding sharding = Sharding::none;
+  ShardingOptions shards;
 };
 
 constexpr const char* usage =
-    "bench_parallel [--ranks N] [--threads N] [--dtype f32|bf16] [--tokens N] [--steps N] [--warm N] [--export FILE.h5]";
+    "bench_parallel [--ranks N] [--threads N] [--dtype f32|bf16] [--tokens N] [--steps N] [--warm N] [--export FILE.h5] "
+    "[--sharding none|optimizer|gradients|full] [--reshard auto|always|never]";
 
 Options parse(int argc, char** argv) {
   Options options;
@@ -54,6 +58,12 @@ Options parse(int argc, char** argv) {
       options.warm = count(0);
     } else if (word == "--tokens") {
       options.tokens = count(1);
+    } else if (word == "--sharding") {
+      options.sharding = sharding_of(value);
+    } else if (word == "--reshard") {
+      require(value == "auto" || value == "always" || value == "never", "bench_parallel", "--reshard ", value,
+              "; expected auto, always or never");
+      options.shards.reshard_after_forward = value;
     } else if (word == "--export") {
       options.export_file = value;
     } else {
@@ -70,29 +80,31 @@ double whole_loss(Group& world, const Tensor& share) {
   return loss;
 }
 
-void run_rank(Group& world, const Options& options) {
+void run_rank(Group& world, const Options& options, double resident_at_start) {
   using Clock = std::chrono::steady_clock;
   Context context;
-  const auto work = make_decoder(context, options.dtype, options.tokens, {world.rank(), world.size()});
-  Ddp ddp(work->store, world);
-  SoloGroup alone;
+  const Mesh mesh(world, mesh_shape({}, world.size()));
+  const auto work =
+      make_decoder(context, options.dtype, options.tokens, {world.rank(), world.size(), store_share(options.sharding, mesh)});
+  const auto ranks =
+      make_data_parallel(work->store, mesh, {.sharding = options.sharding, .shards = options.shards}, work->walk);
   if (!options.export_file.empty()) {
-    ddp.start_step();
+    ranks->start_step();
     const Tensor share = work->loss(Pass{});
-    ddp.backward(share, true);
-    ddp.finish_step();
+    ranks->backward(share, true);
+    ranks->finish_step();
     const double loss = whole_loss(world, share);
-    if (world.rank() == 0) write_export(*work, Tensor::full(context, {}, DType::f64, loss), options.export_file);
+    write_export(*work, Tensor::full(context, {}, DType::f64, loss), options.export_file, mesh);
   }
   if (options.steps == 0) return;
   Optimizer optimizer({}, work->store);
   const auto step = [&](std::uint64_t number) {
-    ddp.start_step();
+    ranks->start_step();
     const Tensor share = work->loss({.training = true, .seed = 1, .step = number});
-    ddp.backward(share, true);
-    ddp.finish_step();
-    const double norm = grad_norm(work->store, alone);
-    optimizer.step(work->store, 1e-6, clip_factor(norm, 1.0));
+    ranks->backward(share, true);
+    ranks->finish_step();
+    optimizer.step(work->store, 1e-6, clip_factor(ranks->norm(), 1.0));
+    ranks->values_changed();
     return whole_loss(world, share);
   };
   std::uint64_t number = 0;
@@ -112,10 +124,16 @@ void run_rank(Group& world, const Options& options) {
   std::sort(times.begin(), times.end());
   const double median = times[times.size() / 2];
   const auto tokens = static_cast<double>(options.tokens);
-  std::printf("\nseconds %.6g\ntokens %.6g\nbuckets %zu\nloss %.6g\n", median, tokens, ddp.buckets().size(), loss);
-  const auto totals = context.trace.totals();
-  if (const auto reduce = totals.find("all_reduce gradients"); reduce != totals.end())
-    std::printf("all_reduce_seconds %.6g\n", reduce->second.seconds / options.steps);
+  std::printf("\nseconds %.6g\ntokens %.6g\nloss %.6g\n", median, tokens, loss);
+  std::printf("memory %.6g\n", (resident_bytes("VmHWM") - resident_at_start) / 1048576.0);
+  const auto stats = context.memory.stats();
+  for (std::size_t c = 0; c < category_count; ++c)
+    std::printf("peak_%s %.6g\n", std::string(name(static_cast<Category>(c))).c_str(),
+                static_cast<double>(stats.peak[c]) / 1048576.0);
+  double exchanged = 0;
+  for (const auto& [op, total] : context.trace.totals())
+    if (op.ends_with(" gradients") || op.ends_with(" parameters")) exchanged += total.seconds / options.steps;
+  std::printf("exchange_seconds %.6g\n", exchanged);
   std::printf("figure parallel.%dx%d.%s.tokens_per_s %.5g tokens/s\n", options.ranks, options.threads,
               std::string(name(options.dtype)).c_str(), tokens / median);
 }
@@ -126,9 +144,10 @@ void run_rank(Group& world, const Options& options) {
 int main(int argc, char** argv) {
   try {
     const auto options = chorus::bench::parse(argc, argv);
+    const double at_start = chorus::bench::resident_bytes("VmRSS");
     chorus::ThreadOptions threads;
     threads.threads_per_rank = options.threads;
-    chorus::run_ranks(options.ranks, threads, [&](chorus::Group& world) { chorus::bench::run_rank(world, options); });
+    chorus::run_ranks(options.ranks, threads, [&](chorus::Group& world) { chorus::bench::run_rank(world, options, at_start); });
     return 0;
   } catch (const std::exception& error) {
     return std::fprintf(stderr, "%s\n", error.what()), 1;

@@ -49,7 +49,7 @@ std::unique_ptr<Workload> make_decoder(Context& context, DType dtype, std::int64
 
   auto work = std::make_unique<Workload>();
   work->name = "decoder", work->letter = "c";
-  work->store = materialize(state->model, context, {.dtype = dtype, .seed = 1, .freeze = {}});
+  work->store = materialize(state->model, context, {.dtype = dtype, .seed = 1, .share = part.share});
   work->tokens = static_cast<double>(own_tokens);
   work->flops = decoder_flops(config, own(lengths), own_tokens);
   work->checkpoint = [state](Recompute mode) { checkpoint_activations(state->model, "*unit", mode); };
@@ -57,6 +57,11 @@ std::unique_ptr<Workload> make_decoder(Context& context, DType dtype, std::int64
     const auto& model = state->model;
     return model.loss(model(model.embedding(state->ids), state->rows, pass), state->labels,
                       {.scale = 1.0 / static_cast<double>(tokens), .label_smoothing = 0});
+  };
+  work->walk = [state, &context] {
+    const auto& model = state->model;
+    const Tensor nothing = Tensor::empty(context, {0}, DType::i32);
+    return model.loss(model(model.embedding(nothing), make_rows(context, {}, {}), {.training = true}), nothing, {});
   };
   work->inputs = {{"inputs/ids", slice(0, tokens)},
                   {"inputs/labels", slice(1, tokens)},

@@ -3,6 +3,7 @@
 #pragma once
 #include <chorus/nn/materialize.h>
 #include <chorus/parallel/activation_checkpointing.h>
+#include <chorus/parallel/mesh.h>
 
 #include <functional>
 #include <memory>
@@ -16,6 +17,7 @@ struct Workload {
   ParamStore store;
   std::function<void(Recompute)> checkpoint;           ///< all units
   std::function<Tensor(const Pass&)> loss;             ///< of the batch
+  std::function<Tensor()> walk;                        ///< of one without rows; the decoder's only
   double tokens = 0;                                   ///< what tokens_per_s counts
   double flops = 0;                                    ///< of one step, by the rule of flops.h
   std::vector<std::pair<std::string, Tensor>> inputs;  ///< batch (of all parts) and sizes, for the peer
@@ -24,6 +26,7 @@ struct Workload {
 /// The whole batch, or the sequences of one of several ranks.
 struct Part {
   int rank = 0, ranks = 1;
+  std::optional<StoreShare> share = {};
 };
 
 /// "salm-small" (a): the model of configs/demo.toml on ten seconds of noise. "salm-110m" (b): FastConformer of 17 x 512 and a
@@ -39,6 +42,8 @@ std::unique_ptr<Workload> make_salm_110m(Context& context, DType dtype);
 /// The loss and the gradients of a step without dropout, which has just been made, with weights, batch and sizes, as HDF5:
 /// loss; inputs/NAME, sizes/KEY, weights/PATH and gradients/PATH of every parameter.
 void write_export(const Workload& work, const Tensor& loss, const std::string& file);
+/// The same of a store that ranks share out: all of them call it, the first one writes.
+void write_export(const Workload& work, const Tensor& loss, const std::string& file, const Mesh& mesh);
 
 /// Adds the members of a configuration as scalars (texts as bytes) named prefix + key.
 template <class Config>

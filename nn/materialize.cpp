@@ -83,10 +83,9 @@ ParamStore materialize(Context& context, const Declared& declared, const Materia
     for (auto& [path, param] : block.params) {
       const std::int64_t count = param->box.size.numel();
       const Tensor value = flat.flat_view(first, {count});
-      const Tensor master = block.trainable ? store.masters.flat_view(first, {count})
-                            : wide_type == options.dtype
-                                ? value
-                                : Tensor::empty(context, {count}, wide_type, Category::workspace);
+      const Tensor master = block.trainable              ? store.masters.flat_view(first, {count})
+                            : wide_type == options.dtype ? value
+                                                         : Tensor::empty(context, {count}, wide_type, Category::workspace);
       fill_initial(*param, random_key(options.seed, path), 0, master);
       if (Tensor copy = value; master.data() != value.data())
         kernel::accumulate(cpu(context, "materialize"), master, false, copy);

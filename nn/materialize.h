@@ -10,18 +10,18 @@ struct FlatBuffer {
   std::string unit;  ///< path; "": of the parameters in no unit
   bool trainable = true;
   std::int64_t elements = 0;
-  Range owned;             ///< this rank's slice
-  Tensor values;           ///< [elements] in the compute type; where values are shared out its storage may be released
-  Tensor part;             ///< [owned], in `values` or in the store's flat arrays
-  std::int64_t first = 0;  ///< element at which the slice begins in the store's flat arrays
-  std::vector<std::size_t> leaves;        ///< indices into ParamStore::leaves; none of a frozen buffer
+  Range owned;                      ///< this rank's slice
+  Tensor values;                    ///< [elements] in the compute type; where values are shared out its storage may be released
+  Tensor part;                      ///< [owned], in `values` or in the store's flat arrays
+  std::int64_t first = 0;           ///< element at which the slice begins in the store's flat arrays
+  std::vector<std::size_t> leaves;  ///< indices into ParamStore::leaves; none of a frozen buffer
   std::vector<std::int64_t> leaf_firsts;  ///< element of the buffer at which each begins
 };
 
-/// Parameters of one model. Gradients live from the first that arrives in a step to the next step's start, each leaf's in memory
-/// of its own: while activations take most, they take none (but for the head's, which the fused loss sums in the forward pass).
-/// Frozen parameters have values only. Values (compute type) of the trainable ones lie in one flat array, or, in a store that
-/// is shared out, in one per unit.
+/// Parameters of one model. Gradients live from the first that arrives in a step to the next step's start, each leaf's in
+/// memory of its own: while activations take most, they take none (but for the head's, which the fused loss sums in the forward
+/// pass). Frozen parameters have values only. Values (compute type) of the trainable ones lie in one flat array, or, in a store
+/// that is shared out, in one per unit.
 struct ParamStore {
   struct Entry {
     Param* param;  ///< valid as long as the module is not moved
@@ -133,7 +133,8 @@ ParamStore materialize(M& module, Context& context, const MaterializeOptions& op
   return detail::materialize(context, detail::declare(module), options);
 }
 
-/// Gives parameters their shapes and layouts, but no memory (and buffers zeros): a batch without rows can run, to see what meets what.
+/// Gives parameters their shapes and layouts, but no memory (and buffers zeros): a batch without rows can run, to see what
+/// meets what.
 template <class M>
 void declare_unbacked(M& module, Context& context, DType dtype) {
   detail::declare_unbacked(context, detail::declare(module), dtype);

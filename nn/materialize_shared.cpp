@@ -73,16 +73,16 @@ class SharedStore {
       store_.values = zeros(store_.state_size, options_.dtype, Category::parameters);
       store_.frozen_values = zeros(frozen, options_.dtype, Category::parameters);
     }
-    if (two_types) store_.masters = zeros(store_.state_size, wide_type, Category::optimizer);
-    else store_.masters = store_.values;
+    if (two_types)
+      store_.masters = zeros(store_.state_size, wide_type, Category::optimizer);
+    else
+      store_.masters = store_.values;
     for (std::size_t b = 0; b < gatherings_.size(); ++b) fill(b);
     return std::move(store_);
   }
 
  private:
-  Tensor zeros(std::int64_t count, DType dtype, Category category) {
-    return Tensor::zeros(context_, {count}, dtype, category);
-  }
+  Tensor zeros(std::int64_t count, DType dtype, Category category) { return Tensor::zeros(context_, {count}, dtype, category); }
 
   void fill(std::size_t b) {
     FlatBuffer& buffer = store_.buffers_of_units[b];
@@ -111,7 +111,8 @@ class SharedStore {
   void add(std::size_t b, const std::string& path, Param& param, std::int64_t at) {
     const FlatBuffer& buffer = store_.buffers_of_units[b];
     const std::int64_t whole = param.box.size.numel();
-    const std::int64_t begin = std::clamp(buffer.owned.begin, at, at + whole), end = std::clamp(buffer.owned.end, begin, at + whole);
+    const std::int64_t begin = std::clamp(buffer.owned.begin, at, at + whole),
+                       end = std::clamp(buffer.owned.end, begin, at + whole);
     const std::int64_t in_part = std::min(begin - buffer.owned.begin, buffer.owned.count());
     ParamStore::Entry entry;
     entry.param = &param;
@@ -125,10 +126,9 @@ class SharedStore {
     const bool two_types = wide(options_.dtype) != options_.dtype;
     entry.master = buffer.trainable && two_types ? store_.masters.flat_view(entry.first, {entry.count}) : entry.value;
     if (entry.count > 0) {
-      const Tensor wide_values =
-          two_types && !buffer.trainable
-              ? Tensor::empty(context_, {entry.count}, wide(options_.dtype), Category::workspace)
-              : entry.master;
+      const Tensor wide_values = two_types && !buffer.trainable
+                                     ? Tensor::empty(context_, {entry.count}, wide(options_.dtype), Category::workspace)
+                                     : entry.master;
       fill_initial(param, random_key(options_.seed, path), entry.offset, wide_values);
       if (two_types) kernel::accumulate(cpu(context_, "materialize"), wide_values, false, entry.value);
     }
@@ -153,7 +153,8 @@ ParamStore materialize_shared(Context& context, const Declared& declared, const 
   for (const auto& block : blocks)
     for (const auto& [path, param] : block.params) place.emplace(param, place.size());
   for (auto* entries : {&store.trainable, &store.frozen})
-    std::sort(entries->begin(), entries->end(), [&](const auto& a, const auto& b) { return place.at(a.param) < place.at(b.param); });
+    std::sort(entries->begin(), entries->end(),
+              [&](const auto& a, const auto& b) { return place.at(a.param) < place.at(b.param); });
   give_buffers(context, declared, wide(options.dtype), store);
   name_dropouts(declared, blocks);
   return store;

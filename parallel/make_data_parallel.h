@@ -6,9 +6,9 @@ namespace chorus {
 
 struct DataParallelOptions {
   Sharding sharding = Sharding::none;
-  DdpOptions ddp = {};    ///< for Sharding::none
+  DdpOptions ddp = {};          ///< for Sharding::none
   ShardingOptions shards = {};  ///< for the others
-  Group* group = nullptr;  ///< in place of the mesh's, dp_cp or dp_shard_cp: for tests
+  Group* group = nullptr;       ///< in place of the mesh's, dp_cp or dp_shard_cp: for tests
 };
 
 /// For a store that was materialised with `store_share(options.sharding, mesh)`. `forward` gives the loss of a batch without

@@ -94,20 +94,18 @@ ParityRun run_rank(const detail::AnyParity& parity, const ParityOptions& options
   if (options.recompute != Recompute::none) model.checkpoint(options.recompute);
   if (parity.plan) {
     model.apply(parity.plan(mesh), mesh);
-    model.check(context, options.dtype, [&] { model.loss(context, {}, {.training = true}); });
+    model.check(context, options.dtype, [&] { model.walk(context); });
   }
-  ParamStore store = model.materialize(context, {.dtype = options.dtype,
-                                                 .seed = options.seed,
-                                                 .freeze = parity.freeze,
-                                                 .share = store_share(options.sharding, mesh)});
+  ParamStore store = model.materialize(
+      context,
+      {.dtype = options.dtype, .seed = options.seed, .freeze = parity.freeze, .share = store_share(options.sharding, mesh)});
   AtOnce at_once(*mesh.axis(options.sharding == Sharding::none ? "dp_cp" : "dp_shard_cp").group);
-  const auto data_parallel = make_data_parallel(
-      store, mesh,
-      {.sharding = options.sharding,
-       .ddp = options.ddp,
-       .shards = options.shards,
-       .group = options.sums_at_once ? &at_once : nullptr},
-      [&] { return loss_term(model.loss(context, {}, {.training = true}), mesh); });
+  const auto data_parallel = make_data_parallel(store, mesh,
+                                                {.sharding = options.sharding,
+                                                 .ddp = options.ddp,
+                                                 .shards = options.shards,
+                                                 .group = options.sums_at_once ? &at_once : nullptr},
+                                                [&] { return loss_term(model.walk(context), mesh); });
   Optimizer optimizer(options.optimizer, store);
   const Axis& dp = mesh.axis("dp");
 
@@ -145,7 +143,9 @@ ParityRun run_rank(const detail::AnyParity& parity, const ParityOptions& options
     run.norms.push_back(data_parallel->norm());
     if (step == 0) keep(run.gradients, store.trainable, [&](const auto& e) { return store.gradient(e); });
     optimizer.step(store, options.learning_rate, clip_factor(run.norms.back(), options.gradient_clip));
+    if (traffic) count_traffic(true);
     data_parallel->values_changed();
+    if (traffic) count_traffic(false);
     model.commit_statistics();
   }
   values(run.weights);
@@ -214,8 +214,7 @@ ParityRun detail::parity_run(const AnyParity& parity, const ParityOptions& optio
   std::vector<RandomStream> late;
   for (int r = 0; r < ranks; ++r) late.emplace_back(random_key(options.delays, static_cast<std::uint64_t>(r), "delays"));
   threads.observe = [&](const Call& call, int rank) {
-    if (options.delays)
-      std::this_thread::sleep_for(std::chrono::microseconds(late[static_cast<std::size_t>(rank)].below(400)));
+    if (options.delays) std::this_thread::sleep_for(std::chrono::microseconds(late[static_cast<std::size_t>(rank)].below(400)));
     if (counting[static_cast<std::size_t>(rank)]) traffic.add(call);
   };
   run_ranks(ranks, threads, [&](Group& world) {

@@ -20,6 +20,8 @@ struct ParityModel {
   /// This microbatch's share of the step's loss, by samples (indices below `samples`, or none): a sum over them divided by
   /// counts of the whole batch. An empty tensor where none of them has a share.
   std::function<Tensor(M&, Context&, std::span<const int> samples, const Pass&)> loss;
+  /// The loss of a batch without rows, in which all parts take part; none: `loss` of no samples.
+  std::function<Tensor(M&, Context&)> walk = {};
   FreezeRules freeze = {};
   /// What a rank should send in a step, by the keys of ParityRun::bytes_sent; none: nothing is predicted.
   std::function<std::map<std::string, double>(const MeshShape&)> predicted_bytes = {};
@@ -82,6 +84,7 @@ struct AnyModel {
   std::function<ParamStore(Context&, const MaterializeOptions&)> materialize;
   std::function<void()> commit_statistics;
   std::function<Tensor(Context&, std::span<const int>, const Pass&)> loss;
+  std::function<Tensor(Context&)> walk;
 };
 struct AnyParity {
   std::function<AnyModel()> make;
@@ -110,6 +113,9 @@ AnyParity any_parity(const ParityModel<M>& given) {
     any.commit_statistics = [&m] { chorus::commit_statistics(m); };
     any.loss = [&m, loss = given.loss](Context& context, std::span<const int> samples, const Pass& pass) {
       return loss(m, context, samples, pass);
+    };
+    any.walk = [&m, given](Context& context) {
+      return given.walk ? given.walk(m, context) : given.loss(m, context, {}, {.training = true});
     };
     return any;
   };

@@ -199,7 +199,8 @@ void ShardedDataParallel::finish_forward() {
   if (phase_ == Phase::idle) start_forward();
   forward_to(schedule_.forward.size());
   for (int u = 0; u < static_cast<int>(units_.size()); ++u)
-    if (there_[static_cast<std::size_t>(u)] && std::find(schedule_.kept.begin(), schedule_.kept.end(), u) == schedule_.kept.end())
+    if (there_[static_cast<std::size_t>(u)] &&
+        std::find(schedule_.kept.begin(), schedule_.kept.end(), u) == schedule_.kept.end())
       release(u);
 }
 
@@ -380,8 +381,8 @@ void ShardedDataParallel::start_reduce_buffer(std::size_t b) {
   }
   const DType dtype = state.summing.dtype();
   if (!store_.grads)
-    store_.grads = Tensor::empty(context_, {store_.state_size}, dtype,
-                                 reduces_always() ? Category::gradients : Category::communication);
+    store_.grads =
+        Tensor::empty(context_, {store_.state_size}, dtype, reduces_always() ? Category::gradients : Category::communication);
   if (state.written) state.reduced = Tensor::empty(context_, {buffer.owned.count()}, dtype, Category::communication);
   state.reduce = group_.start_reduce_scatter(state.summing, state.written ? state.reduced : slice(b), state.counts);
   state.final = last_;

@@ -31,8 +31,8 @@ Sharding sharding_of(const std::string& name);
 /// Which part of a store the ranks of the mesh give this one; nothing for Sharding::none. For `materialize`.
 std::optional<StoreShare> store_share(Sharding sharding, const Mesh& mesh);
 
-/// Each unit's parameters lie in flat buffers that the ranks of dp_shard_cp cut into slices; ranks of dp_replicate have the same
-/// slices. Every rank keeps masters and optimizer state of its slices, and
+/// Each unit's parameters lie in flat buffers that the ranks of dp_shard_cp cut into slices; ranks of dp_replicate have the
+/// same slices. Every rank keeps masters and optimizer state of its slices, and
 /// - `optimizer`: all values, and all gradients until a step's last microbatch;
 /// - `gradients`: all values; gradients of one unit at a time, and the sums of its slices;
 /// - `full`: as `gradients`; values of the unit that is computed and of the next, for which an op that reads them waits.
@@ -74,10 +74,10 @@ class ShardedDataParallel final : public DataParallel, private Keeper {
     Tensor landing;                    // where values arrive
     Pending gather;
     bool gathering = false;
-    Tensor gradients;   // [elements], of this rank's samples
-    Tensor summing;     // the same, while it is summed
+    Tensor gradients;  // [elements], of this rank's samples
+    Tensor summing;    // the same, while it is summed
     Pending reduce;
-    Tensor reduced;     // where the sum arrives, if the slice has one of earlier microbatches
+    Tensor reduced;        // where the sum arrives, if the slice has one of earlier microbatches
     bool final = false;    // whether that is the sum of the step's last microbatch
     bool written = false;  // whether the slice has a sum of this step
     Pending replicate;
@@ -108,8 +108,8 @@ class ShardedDataParallel final : public DataParallel, private Keeper {
   Context& context_;
   const Sharding sharding_;
   const ShardingOptions options_;
-  Group& group_;      // that shares the store out
-  Group& replicas_;   // that have the same slices
+  Group& group_;     // that shares the store out
+  Group& replicas_;  // that have the same slices
   Group& model_;
   const std::vector<GradSum> sums_;
   const std::thread::id thread_;
@@ -122,9 +122,9 @@ class ShardedDataParallel final : public DataParallel, private Keeper {
   UnitSchedule schedule_;
 
   Phase phase_ = Phase::learning;
-  std::size_t next_ = 0;    // in the schedule's list of the phase
-  std::size_t issued_ = 0;  // entries of it whose gather has begun
-  std::vector<bool> there_;  // whether a unit's values are there
+  std::size_t next_ = 0;            // in the schedule's list of the phase
+  std::size_t issued_ = 0;          // entries of it whose gather has begun
+  std::vector<bool> there_;         // whether a unit's values are there
   std::vector<std::int64_t> uses_;  // of each leaf, to come in the running backward pass
   std::vector<std::size_t> reducing_;
   bool last_ = false, counted_ = false;

@@ -20,8 +20,8 @@ struct UnitSchedule {
     int unit;
     friend bool operator==(const Event&, const Event&) = default;
   };
-  std::vector<int> forward;            ///< units in the order in which they are gathered
-  std::vector<int> kept;               ///< that still have their values when backward begins
+  std::vector<int> forward;  ///< units in the order in which they are gathered
+  std::vector<int> kept;     ///< that still have their values when backward begins
   std::vector<Event> backward;
 };
 

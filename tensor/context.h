@@ -29,8 +29,8 @@ struct Context {
   /// Whether backward runs a forward pass once more: what the first counted (statistics, tokens) isn't counted again.
   bool repeating = false;
   bool recompute = true;  ///< whether parts of the graph may be kept as their inputs alone (autograd/recompute.h)
-  RecomputedPart* recomputed_part = nullptr;       ///< that runs now; see autograd/recompute.h
-  std::uint64_t next_node = 0;                     ///< numbers nodes in order of creation
+  RecomputedPart* recomputed_part = nullptr;  ///< that runs now; see autograd/recompute.h
+  std::uint64_t next_node = 0;                ///< numbers nodes in order of creation
   /// Called with every input of every op; null: nobody watches.
   const std::function<void(const Tensor&)>* see_input = nullptr;
   std::shared_ptr<kernel::Primitives> primitives;  ///< matrix products prepared so far; see kernels/onednn.cpp

@@ -20,13 +20,13 @@ from export import Export
 from workloads import Options, make_model
 
 
-def compare_gradients(model, export, loss, limit):
+def compare_gradients(model, export, loss, limit, gradient_of=lambda parameter: parameter.grad):
     """Prints the differences of loss and of `model`'s gradients from the export's; limit: of a path. Returns whether all pass."""
     ours = {name: export.gradient(name).double() for name in export.names()}
     mean_square = sum(g.square().sum().item() for g in ours.values()) / sum(g.numel() for g in ours.values())
     worst = collections.defaultdict(float)
     for path, parameter, view in model.logical(""):
-        gradient = view(parameter.grad).double().reshape(ours[path].shape)
+        gradient = view(gradient_of(parameter)).double().reshape(ours[path].shape)
         floor = 1e-2 * (mean_square * gradient.numel()) ** 0.5
         difference = (gradient - ours[path]).norm().item() / max(ours[path].norm().item(), floor)
         name = re.sub(r"\.\d+\.", ".*.", path)

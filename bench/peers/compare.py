@@ -3,7 +3,7 @@
     compare.py step [a|b|c ...] [f32|bf16 ...] [--repeats N] [--steps N] [--warm N] [--no-check]
     compare.py attention [1k|8k|32k ...] [f32|bf16 ...] [--repeats N]
     compare.py frontend [--repeats N]
-    compare.py parallel [f32|bf16 ...] [--repeats N] [--steps N] [--warm N] [--no-check]"""
+    compare.py parallel|sharding [f32|bf16 ...] [--repeats N] [--steps N] [--warm N] [--no-check]"""
 import argparse
 import pathlib
 import statistics
@@ -110,15 +110,40 @@ def compare_parallel(dtype, arguments):
     threads = results.pop("two threads")
     verdict(name, results, ("tokens_per_s", results["ours"][0]["tokens"], "tokens/s"), "peer_tokens_per_s")
     print(f"# {name}: one rank with two threads", *(f"{run['seconds']:.4g}" for run in threads), "s")
-    shares = [run["all_reduce_seconds"] / run["seconds"] for run in results["ours"]]
+    shares = [run["exchange_seconds"] / run["seconds"] for run in results["ours"]]
     figure(f"{name}.all_reduce_percent", 100 * statistics.median(shares), "%")
     figure(f"{name}.two_ranks_over_two_threads",
            statistics.median(one["seconds"] / two["seconds"] for one, two in zip(threads, results["ours"])), "x")
 
 
+def compare_sharding(dtype, arguments):
+    """The decoder shared out over two ranks of one thread each, by us and by FSDP2; and our DDP."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    export = str(FOLDER / "sharding.h5")
+    if not arguments.no_check:
+        ours("bench_parallel", "--sharding", "full", "--steps", "0", "--export", export).run()
+        print(peer("ddp.py", export, "--fsdp", "auto", "--check", "1e-4").output(), end="", flush=True)
+    steps = ["--dtype", dtype, "--steps", str(arguments.steps or 2), "--warm", str(arguments.warm)]
+    program, fsdp = ours("bench_parallel", *steps), peer("ddp.py", export, *steps, "--fsdp")
+    results = take_turns({
+        "ours": program.plus("--sharding", "full"),
+        "ddp of ours": program,
+        "fsdp": fsdp.plus("auto"),
+        "fsdp, head in pieces": fsdp.plus("auto", "--chunked-head"),
+        "fsdp, kept after forward": fsdp.plus("never"),
+    }, arguments.repeats)
+    name = "sharding.full" if dtype == "f32" else f"sharding.full.{dtype}"
+    ddp = results.pop("ddp of ours")
+    verdict(name, results, ("tokens_per_s", results["ours"][0]["tokens"], "tokens/s"), "peer_tokens_per_s")
+    print(f"# {name}: our DDP", *(f"{run['seconds']:.4g}" for run in ddp), "s;", *(f"{run['memory']:.4g}" for run in ddp), "MiB")
+    figure(f"{name}.exchange_percent",
+           100 * statistics.median(run["exchange_seconds"] / run["seconds"] for run in results["ours"]), "%")
+    figure(f"{name}.over_ddp", statistics.median(a["seconds"] / b["seconds"] for a, b in zip(ddp, results["ours"])), "x")
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["step", "attention", "frontend", "parallel"])
+    parser.add_argument("what", choices=["step", "attention", "frontend", "parallel", "sharding"])
     parser.add_argument("which", nargs="*", help="workloads and types; all when absent")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--steps", type=int, default=0)
@@ -127,11 +152,11 @@ def main():
     arguments = parser.parse_args()
     if arguments.what == "frontend":
         return compare_frontend(arguments)
-    if arguments.what == "parallel":
+    if arguments.what in ("parallel", "sharding"):
         for dtype in arguments.which or ["f32"]:
             if dtype not in ("f32", "bf16"):
                 sys.exit(f"compare.py: '{dtype}'; f32 and bf16 are there")
-            compare_parallel(dtype, arguments)
+            (compare_parallel if arguments.what == "parallel" else compare_sharding)(dtype, arguments)
         return
     known = list(WORKLOADS) if arguments.what == "step" else ["1k", "8k", "32k"]
     unknown = set(arguments.which) - set(known) - {"f32", "bf16"}

@@ -196,7 +196,8 @@ std::vector<Choice> whole_product() {
       Choice serial = plain(c), whole = serial;
       serial[tp_] = serial[sp_] = 0;
       for (const int factor : {positions_, norm_}) whole[at(factor)] = drawn(serial, factor);
-      for (const int factor : {buckets_, recompute_, sharding_, replicas_, reshard_, sync_}) whole[at(factor)] = drawn(whole, factor);
+      for (const int factor : {buckets_, recompute_, sharding_, replicas_, reshard_, sync_})
+        whole[at(factor)] = drawn(whole, factor);
       all.insert(plain(whole));
     }
     int f = 0;

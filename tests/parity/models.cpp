@@ -150,11 +150,17 @@ ParityModel<Salm> parity_model(const ParityVariant& v) {
   if (v.model == "perception") parity.freeze.freeze.push_back("llm\\.");  // what it is trained through
   parity.make = [config] { return std::make_unique<Salm>(config, classes); };
   parity.plan = [config, sp = v.sequence_parallel](const Mesh& mesh) { return salm_plan(config, mesh, sp); };
+  const auto dtype_of_model = [](const Salm& model) {
+    return model.llm ? model.llm->norm.weight.value.dtype() : model.ctc_head->weight.value.dtype();
+  };
+  parity.walk = [dtype_of_model](Salm& model, Context& context) {
+    return loss_without_rows(model, context, dtype_of_model(model));
+  };
   const LossCounts counts = counts_of(v, config);
-  parity.loss = [v, config, counts](Salm& model, Context& context, std::span<const int> chosen, const Pass& pass) {
+  parity.loss = [v, config, counts, dtype_of_model](Salm& model, Context& context, std::span<const int> chosen,
+                                                    const Pass& pass) {
     if (v.empty_loss && chosen.empty()) return Tensor();
-    const DType dtype = model.llm ? model.llm->norm.weight.value.dtype() : model.ctc_head->weight.value.dtype();
-    const SalmBatch batch = batch_of(v, config, context, chosen, dtype);
+    const SalmBatch batch = batch_of(v, config, context, chosen, dtype_of_model(model));
     const SalmLossOptions options{.counts = counts,
                                   .llm_weight = config.decoder ? 1.0 : 0.0,
                                   .ctc_weight = config.ctc_head ? 0.3 : 0.0,

@@ -49,7 +49,8 @@ TEST(TrafficTotals, OfShardedStateIsWhatTheFormulasSay) {
       options.shards.reshard_after_forward = "always";
       const ParityRun run = parity_parallel(parity_model({}), {}, d, options);
       const double share = static_cast<double>(d - 1) / d, all = share * 8 * static_cast<double>(run.parameters);
-      const double reduced = run.bytes_sent.at("dp_shard_cp reduce_scatter"), gathered = run.bytes_sent.at("dp_shard_cp all_gather");
+      const double reduced = run.bytes_sent.at("dp_shard_cp reduce_scatter"),
+                   gathered = run.bytes_sent.at("dp_shard_cp all_gather");
       const double times = sharding == Sharding::optimizer ? 1 : 2;
       EXPECT_GE(reduced, times * all);
       EXPECT_LE(reduced, times * (all + gaps));

@@ -37,7 +37,8 @@ struct Tower {
   std::optional<Linear> head;
   Unit embedding_unit, head_unit;
 
-  Tensor loss(Context& context, const std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& labels, bool even) const {
+  Tensor loss(Context& context, const std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& labels,
+              bool even) const {
     Tensor x = embedding(Tensor::of(context, {std::ssize(ids)}, ids));
     for (const std::size_t block : {2, 0, 1, 3})
       if (block != 0 || !even) x = blocks[block](x);

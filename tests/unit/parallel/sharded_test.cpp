@@ -17,10 +17,13 @@ struct ShardCase {
   ShardingOptions shards{};
   std::string name() const {
     return std::to_string(static_cast<int>(sharding)) + " on " + std::to_string(ranks) + " ranks, " + std::to_string(replicas) +
-           " replicas, " + std::to_string(accumulation) + " microbatches" + (tied ? ", tied" : "") + (frozen ? ", frozen" : "") +
-           ", reshard " + shards.reshard_after_forward + (shards.defer_grad_sync ? ", deferred" : "");
+           " replicas, " + std::to_string(accumulation) + " microbatches" + (tied ? ", tied" : "") +
+           (frozen ? ", frozen" : "") + ", reshard " + shards.reshard_after_forward +
+           (shards.defer_grad_sync ? ", deferred" : "");
   }
-  ParityModel<Tower> model() const { return tower(tied, frozen ? FreezeRules{{"blocks\\.1\\.", "blocks\\.3\\.norm"}, {}} : FreezeRules{}); }
+  ParityModel<Tower> model() const {
+    return tower(tied, frozen ? FreezeRules{{"blocks\\.1\\.", "blocks\\.3\\.norm"}, {}} : FreezeRules{});
+  }
   ParityOptions options() const {
     ParityOptions options;
     options.accumulation = accumulation;
@@ -78,7 +81,8 @@ TEST(Sharded, LetsGoOfValuesBetweenForwardAndBackwardOrNot) {
 
 TEST(Sharded, FrozenParametersAreSharedOutAndHaveNoGradient) {
   for (const Sharding sharding : every_sharding)
-    for (const bool tied : {false, true}) expect_equal({.sharding = sharding, .ranks = 3, .accumulation = 2, .tied = tied, .frozen = true});
+    for (const bool tied : {false, true})
+      expect_equal({.sharding = sharding, .ranks = 3, .accumulation = 2, .tied = tied, .frozen = true});
 }
 
 /// Samples decide which blocks a rank's rows pass: some ranks have even ones only, one has none.
@@ -126,10 +130,10 @@ TEST(Sharded, TheScheduleIsThatOfAWalkThroughTheModel) {
                                                                            : "release ") +
                          path(unit));
     EXPECT_THAT(forward, ::testing::ElementsAre("embedding", "blocks.2", "blocks.0", "blocks.1", "blocks.3", "", "head"));
-    EXPECT_THAT(backward, ::testing::ElementsAre("reduce head", "reduce ", "release ", "gather blocks.3", "reduce blocks.3", "release blocks.3",
-                                                 "gather blocks.1", "reduce blocks.1", "release blocks.1", "gather blocks.0",
-                                                 "reduce blocks.0", "release blocks.0", "gather blocks.2", "reduce blocks.2",
-                                                 "reduce embedding", "release blocks.2"));
+    EXPECT_THAT(backward, ::testing::ElementsAre("reduce head", "reduce ", "release ", "gather blocks.3", "reduce blocks.3",
+                                                 "release blocks.3", "gather blocks.1", "reduce blocks.1", "release blocks.1",
+                                                 "gather blocks.0", "reduce blocks.0", "release blocks.0", "gather blocks.2",
+                                                 "reduce blocks.2", "reduce embedding", "release blocks.2"));
   });
 }
 
@@ -159,8 +163,8 @@ TEST(Sharded, AtMostTwoUnitsAndTheRootAreThereAtATime) {
     Mesh mesh(world, mesh_shape({}, world.size()));
     Tower model(false);
     ParamStore store = materialize(model, context, {.dtype = DType::f64, .share = store_share(Sharding::full, mesh)});
-    ShardedDataParallel sharded(store, Sharding::full, mesh, *mesh.axis("dp_shard_cp").group, {.reshard_after_forward = "always"},
-                                [&] { return model.loss(context, {}, {}, false); });
+    ShardedDataParallel sharded(store, Sharding::full, mesh, *mesh.axis("dp_shard_cp").group,
+                                {.reshard_after_forward = "always"}, [&] { return model.loss(context, {}, {}, false); });
     std::int64_t block = 0, root = 0, table = Tower::vocabulary * Tower::hidden;
     for (const auto& buffer : store.buffers_of_units) {
       if (buffer.unit == "blocks.0") block += buffer.elements;
