@@ -42,7 +42,14 @@ INSTANTIATE_TEST_SUITE_P(
     Layouts, Ranks,
     ::testing::Values(Layout{"dp2", 2, {}}, Layout{"tp2", 2, {"parallel.tp_size=2"}},
                       Layout{"tp2_sp_dp3", 6, {"parallel.tp_size=2", "parallel.sequence_parallel=true"}},
-                      Layout{"dp2_accumulation", 2, {"loader.micro_batch_size=2", "parallel.ddp.bucket_size=500"}}),
+                      Layout{"dp2_accumulation", 2, {"loader.micro_batch_size=2", "parallel.ddp.bucket_size=500"}},
+                      Layout{"zero1", 3, {"parallel.sharding=optimizer", "loader.micro_batch_size=2"}},
+                      Layout{"zero2", 2, {"parallel.sharding=gradients", "loader.micro_batch_size=2"}},
+                      Layout{"fsdp", 3, {"parallel.sharding=full"}},
+                      Layout{"hsdp_tp2_sp",
+                             8,
+                             {"parallel.sharding=full", "parallel.dp_replicate_size=2", "parallel.tp_size=2",
+                              "parallel.sequence_parallel=true"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(Ranks, TrainAsOneDoes) {
@@ -95,9 +102,13 @@ TEST(RanksRun, GoesOnWithOtherRanks) {
   EXPECT_TRUE(begun.said("2 ranks: TP2"));
   EXPECT_EQ(begun.started.ranks, 2);
   EXPECT_EQ(begun.started.layout, "TP2");
-  EXPECT_EQ(train_on_threads(part({}), ended.hooks(), 3).step, 30);
-  EXPECT_TRUE(ended.said("3 ranks: DP3"));
+  Heard between;
+  EXPECT_EQ(train_on_threads(part({"parallel.sharding=full", "trainer.stop_after_steps=6"}), between.hooks(), 3).step, 23);
+  EXPECT_TRUE(between.said("3 ranks: DP3 FSDP"));
+  EXPECT_EQ(train_on_threads(part({"parallel.sharding=optimizer"}), ended.hooks(), 2).step, 30);
+  EXPECT_TRUE(ended.said("2 ranks: DP2 ZeRO-1"));
   EXPECT_TRUE(ended.said("resumed from"));
+  begun.steps.insert(begun.steps.end(), between.steps.begin(), between.steps.end());
   begun.steps.insert(begun.steps.end(), ended.steps.begin(), ended.steps.end());
   EXPECT_LT(worst(one.steps, begun.steps), 1e-10);
 }
@@ -126,6 +137,11 @@ TEST(RanksRun, TakesFirstValuesFromARunOfOneRank) {
   train_on_threads(from("two", {"parallel.tensor_parallel_size=2"}), two.hooks(), 2);
   EXPECT_TRUE(two.said("2 ranks: TP2, 1 thread each"));
   EXPECT_LT(worst(one.steps, two.steps), 1e-10);
+  for (const std::string sharding : {"gradients", "full"}) {
+    Heard shared;
+    train_on_threads(from(sharding.c_str(), {"parallel.sharding=" + sharding}), shared.hooks(), 2);
+    EXPECT_LT(worst(one.steps, shared.steps), 1e-10) << sharding;
+  }
 }
 
 TEST(RanksRun, EndsWhereRanksWereNotStartedAlike) {
