@@ -39,10 +39,10 @@ void checkpoint_activations(Salm& model, const TrainerConfig& trainer) {
     file = std::make_shared<ActivationFile>(folder);
   }
   if (model.llm && !model.llm->layers.empty())
-    checkpoint_activations(model, "llm.*unit", recompute_mode(trainer.activation_checkpointing_llm), file);
+    checkpoint_activations(model, "llm.layers.*.unit", recompute_mode(trainer.activation_checkpointing_llm), file);
   if (model.encoder)
-    checkpoint_activations(model, "encoder.*unit|adapter.*unit", recompute_mode(trainer.activation_checkpointing_perception),
-                           file);
+    checkpoint_activations(model, "encoder.subsampling.unit|encoder.layers.*.unit|adapter.*.unit",
+                           recompute_mode(trainer.activation_checkpointing_perception), file);
 }
 
 std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
