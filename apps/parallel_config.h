@@ -14,6 +14,7 @@ struct ParallelConfig {
   std::string sharding = "none";
   int dp_replicate_size = 1;
   double time_limit_seconds = 1800;
+  std::int64_t check_replicas_every_n_steps = 1000;
   DdpOptions ddp;
   ShardingOptions fsdp;
 
@@ -27,6 +28,8 @@ struct ParallelConfig {
     v("tp_comm_overlap", tp_comm_overlap, "gradients of activations are exchanged while those of weights are computed");
     v("time_limit_seconds", time_limit_seconds,
       "how long a rank waits for others before it ends the run, naming them and what it waits for", greater_than(0.0));
+    v("check_replicas_every_n_steps", check_replicas_every_n_steps,
+      "steps after which ranks compare what they hold alike, by its hash; a difference ends the run; 0: never", at_least(0));
     v("sharding", sharding,
       "what data-parallel ranks share out: optimizer (ZeRO-1), gradients (ZeRO-2), full (ZeRO-3, FSDP): parameters, too",
       one_of("none", "optimizer", "gradients", "full"));

@@ -3,6 +3,7 @@
 #include <chorus/apps/checkpoint_fit.h>
 #include <chorus/apps/init_from.h>
 #include <chorus/apps/rank_threads.h>
+#include <chorus/apps/replicas.h>
 #include <chorus/apps/run_data.h>
 #include <chorus/apps/run_lock.h>
 #include <chorus/apps/trainer.h>
@@ -123,6 +124,8 @@ class Trainer {
       if (!report) continue;
       if (hooks_.step) hooks_.step(*report);
       const auto every = [&](std::int64_t n) { return n > 0 && progress_.step % n == 0; };
+      if (every(config_.parallel.check_replicas_every_n_steps))
+        check_replicas(phase_.built->store, *mesh_.axis("stage").group, progress_.step);
       if (every(config_.trainer.val_check_interval)) evaluate();
       if (every(config_.trainer.checkpoint_every_n_steps) || progress_.step == retry_at_) try_to_save();
     }

@@ -1,5 +1,6 @@
 // A corpus made of tones, one pitch per character, and a SALM small enough to train on it in a blink.
 #pragma once
+#include <chorus/apps/run_folder.h>
 #include <chorus/apps/trainer.h>
 #include <chorus/io/audio.h>
 #include <chorus/io/checkpoint.h>
@@ -177,6 +178,21 @@ inline std::vector<std::pair<std::string, std::vector<double>>> newest_tensors(c
   for (const auto& tensor : checkpoint->manifest().tensors)
     out.push_back({tensor.path, checkpoint->read(context, tensor.path).to_doubles()});
   return out;
+}
+
+/// Changes tensor `path` in the newest checkpoint, and nothing else of it.
+inline void change_newest(const RunConfig& config, const std::string& path, const std::function<void(Tensor&)>& change) {
+  const auto folder = config.trainer.output_dir / "checkpoints";
+  Context context;
+  const auto checkpoint = find_checkpoint(folder, [](const std::string&) {});
+  require(checkpoint.has_value(), "test", "no checkpoint in ", folder.string());
+  std::vector<CheckpointEntry> entries;
+  for (const auto& tensor : checkpoint->manifest().tensors) {
+    entries.push_back({tensor.path, checkpoint->read(context, tensor.path)});
+    if (tensor.path == path) change(entries.back().tensor);
+  }
+  const auto manifest = checkpoint->manifest();
+  save_checkpoint(folder, manifest.step, entries, manifest.state, canonical_toml(config));
 }
 
 }  // namespace chorus::testing
