@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <optional>
 
 namespace chorus {
 namespace {
@@ -66,15 +67,32 @@ struct Share {
   bool has(std::size_t entry) const { return entry % size == rank; }
 };
 
+/// Opens what all `peers` can open; else an error on each of them, or they would go on to other calls.
+AudioStream open_alike(const std::function<AudioStream()>& open, Group& peers) {
+  std::optional<AudioStream> stream;
+  std::string problem;
+  try {
+    stream.emplace(open());
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  std::int64_t failed = stream ? 0 : 1;
+  peers.all_reduce(std::span<std::int64_t>(&failed, 1));
+  if (!stream) throw Error(problem);
+  require(failed == 0, "evaluate", failed, " of ", peers.size(), " ranks that share the model can't open it");
+  return std::move(*stream);
+}
+
 /// Transcribes this rank's share into out.entries.
 void hear(Evaluation& out, const Transcriber& transcriber, std::span<const TranscriptSource> sources,
           const TranscriptionOptions& options, const std::function<void(std::size_t, const EvaluatedEntry&)>& heard,
-          const Share& share) {
+          const Share& share, Group* peers) {
   std::vector<TranscriptionJob> jobs;
   std::vector<std::size_t> entry_of;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (!share.has(i)) continue;
     jobs.push_back(job_of(sources[i], transcriber.config().features.sample_rate));
+    if (peers && peers->size() > 1) jobs.back().open = [open = jobs.back().open, peers] { return open_alike(open, *peers); };
     entry_of.push_back(i);
   }
   TranscriptionHooks hooks;
@@ -132,12 +150,12 @@ double Evaluation::bits_per_byte() const {
 
 Evaluation evaluate(const Transcriber& transcriber, std::span<const TranscriptSource> sources,
                     const TranscriptionOptions& options, const std::function<void(std::size_t, const EvaluatedEntry&)>& heard,
-                    Group* group) {
+                    Group* group, Group* peers) {
   const Share share = group ? Share{static_cast<std::size_t>(group->rank()), static_cast<std::size_t>(group->size())} : Share{};
   Evaluation out;
   out.listens = transcriber.listens();
   out.entries.resize(sources.size());
-  if (out.listens) hear(out, transcriber, sources, options, heard, share);
+  if (out.listens) hear(out, transcriber, sources, options, heard, share, peers);
   if (group) exchange(out, share, *group);
   out.failed = out.totals.failed;
   LossSum losses(transcriber);

@@ -39,10 +39,12 @@ struct Evaluation {
 /// Transcribes every entry, with reference or without, long ones in chunks, and scores those that can be scored. Bounded
 /// memory: nothing but texts is kept. `heard` is told of each entry as its turn ends. With `group`, all of whose ranks call it
 /// with the same sources, each hears its share, of which alone `heard` tells; all return the same (but for the totals' time,
-/// which is the longest).
+/// which is the longest). `peers`, if given, are the ranks that hear the same share with other parts of the model: what one of
+/// them can't open is a problem on all.
 Evaluation evaluate(const Transcriber& transcriber, std::span<const TranscriptSource> sources,
                     const TranscriptionOptions& options,
-                    const std::function<void(std::size_t entry, const EvaluatedEntry&)>& heard = {}, Group* group = nullptr);
+                    const std::function<void(std::size_t entry, const EvaluatedEntry&)>& heard = {}, Group* group = nullptr,
+                    Group* peers = nullptr);
 
 /// The figures as a JSON object in one line.
 std::string evaluation_json(const Evaluation& evaluation, const std::string& manifest, std::int64_t step);

@@ -175,7 +175,10 @@ class Trainer {
   }
   /// What this rank alone has met, or with the ranks that have the same samples.
   void say_own(const std::string& text) {
-    if (mesh_.axis("tp").rank == 0 && said_.insert(text).second && hooks_.message)
+    if (mesh_.axis("tp_cp").rank == 0) say_alone(text);
+  }
+  void say_alone(const std::string& text) {
+    if (said_.insert(text).second && hooks_.message)
       hooks_.message(leads() ? text : "rank " + std::to_string(world_.rank()) + ": " + text);
   }
 
@@ -212,6 +215,7 @@ class Trainer {
     for (const auto& [entry, why] : phase_.planner->left_out())
       say("left out: " + place(entries_[static_cast<std::size_t>(entry)]) + ": " + why);
     if (drops.total() > 0) say("left out of every epoch: " + drops.report());
+    require_agreement(world_, "what can be read of the training or validation data", usable_digest(entries_, validation_));
     drops.failed = progress_.drops.failed;
     drops.without_ctc = progress_.drops.without_ctc;
     progress_.drops = drops;
@@ -297,7 +301,7 @@ class Trainer {
       require(batch->cursor.epoch <= epoch + 1, "train", "no batch of epoch ", epoch + 1,
               " has a label; dropped so far: ", progress_.drops.report());
       progress_.cursor = batch->next;
-      for (const auto& line : batch->failures) say_own("dropped a sample: " + line);
+      for (const auto& line : agree_on_failures(*batch, *mesh_.axis("tp_cp").group)) say_alone("dropped a sample: " + line);
       counts = {};
       std::int64_t without_ctc = 0;
       for (const auto& micro : batch->microbatches) {
@@ -474,7 +478,7 @@ class Trainer {
         [&](std::size_t i, const EvaluatedEntry& entry) {
           if (!entry.problem.empty()) say_own("not evaluated: " + validation_[i].name() + ": " + entry.problem);
         },
-        &data_ranks());
+        &data_ranks(), mesh_.axis("tp_cp").group);
     if (evaluation.without_reference > 0)
       say_once("not evaluated: " + std::to_string(evaluation.without_reference) + " entries without reference");
     if (hooks_.evaluation)

@@ -1,5 +1,6 @@
 #include <chorus/apps/training_data.h>
 #include <chorus/core/error.h>
+#include <chorus/io/digest.h>
 #include <chorus/io/shards.h>
 
 #include <unordered_map>
@@ -90,6 +91,18 @@ UsableEntries read_usable(const std::filesystem::path& manifest, bool skip_bad_l
   InputConfig input;
   input.manifest_filepath = manifest.string();
   return read_usable(input, skip_bad_lines, content, say);
+}
+
+std::string usable_digest(std::span<const ManifestEntry> training, std::span<const TranscriptSource> validation) {
+  Hasher hasher;
+  const auto add = [&](const ManifestEntry& entry) {
+    const std::string text = place(entry) + '\n';
+    hasher.update(text.data(), text.size());
+    hasher.update(&entry.duration, sizeof entry.duration);
+  };
+  for (const ManifestEntry& entry : training) add(entry);
+  for (const TranscriptSource& source : validation) add(source.entry);
+  return hasher.hex();
 }
 
 }  // namespace chorus

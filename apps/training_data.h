@@ -1,5 +1,6 @@
 // From what a manifest lists to what a run can use, with everything left out told and counted.
 #pragma once
+#include <chorus/apps/transcript_input.h>
 #include <chorus/io/batches.h>
 #include <chorus/io/inputs.h>
 
@@ -23,5 +24,8 @@ UsableEntries read_usable(const InputConfig& input, bool skip_bad_lines, Content
 /// All inputs, one after another; each must have something left.
 UsableEntries read_usable(std::span<const InputConfig> inputs, bool skip_bad_lines, Content content, const Say& say);
 UsableEntries read_usable(const std::filesystem::path& manifest, bool skip_bad_lines, Content content, const Say& say);
+
+/// XXH3-128 of which entries these are: equal where the same of the same manifests can be used.
+std::string usable_digest(std::span<const ManifestEntry> training, std::span<const TranscriptSource> validation);
 
 }  // namespace chorus

@@ -1,6 +1,7 @@
 #include <chorus/io/loader.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -13,7 +14,9 @@ namespace chorus {
 LoadedBatch load_batch(const GlobalBatch& batch, const SampleMaker& maker, const LoaderConfig& config, DataCursor cursor,
                        int dp_rank, int dp_size, std::vector<Microbatch> spare) {
   require(dp_rank >= 0 && dp_rank < dp_size, "load_batch", "dp rank ", dp_rank, " of ", dp_size);
-  LoadedBatch out{.cursor = cursor, .next = cursor, .microbatches = {}, .counts = {}, .drops = {}, .failures = {}};
+  LoadedBatch out{
+      .cursor = cursor, .next = cursor, .microbatches = {}, .counts = {}, .drops = {}, .failures = {}, .failed = {}};
+  std::int64_t number = -1;
   const int count = microbatch_count(batch, dp_size, config.micro_batch_size, config.micro_batch_frames);
   const auto dealt = deal(batch, dp_size, count, static_cast<int>(config.micro_batch_size));
   for (const std::vector<int>& indices : dealt[dp_rank]) {
@@ -28,6 +31,7 @@ LoadedBatch load_batch(const GlobalBatch& batch, const SampleMaker& maker, const
     for (const int i : indices) planned += batch[i].frames;
     micro.features.reserve(static_cast<std::size_t>(planned * micro.mels));
     for (const int i : indices) {
+      ++number;
       SampleData data;
       try {
         data = maker.append(batch[i], cursor.epoch, micro.features);
@@ -35,6 +39,7 @@ LoadedBatch load_batch(const GlobalBatch& batch, const SampleMaker& maker, const
         if (!config.skip_bad_audio) throw;
         ++out.drops.failed;
         out.failures.emplace_back(bad.what());
+        out.failed.push_back(number);
         continue;
       }
       out.counts.samples += 1;
@@ -43,11 +48,39 @@ LoadedBatch load_batch(const GlobalBatch& batch, const SampleMaker& maker, const
       micro.frames += data.frames;
       micro.ids.push_back(data.id);
       micro.frames_of.push_back(data.frames);
+      micro.numbers.push_back(number);
       micro.tokens.push_back(std::move(data.tokens));
       micro.texts.push_back(std::move(data.text));
     }
   }
   return out;
+}
+
+void leave_out(LoadedBatch& batch, std::span<const std::int64_t> numbers) {
+  for (Microbatch& micro : batch.microbatches) {
+    Microbatch kept;
+    auto feature = micro.features.begin();
+    for (std::size_t i = 0; i < micro.ids.size(); ++i) {
+      const auto end = feature + static_cast<std::ptrdiff_t>(micro.frames_of[i] * micro.mels);
+      if (std::ranges::find(numbers, micro.numbers[i]) == numbers.end()) {
+        kept.features.insert(kept.features.end(), feature, end);
+        kept.frames += micro.frames_of[i];
+        kept.ids.push_back(micro.ids[i]);
+        kept.frames_of.push_back(micro.frames_of[i]);
+        kept.numbers.push_back(micro.numbers[i]);
+        kept.tokens.push_back(std::move(micro.tokens[i]));
+        kept.texts.push_back(std::move(micro.texts[i]));
+      } else {
+        ++batch.drops.failed;
+        --batch.counts.samples;
+        batch.counts.frames -= micro.frames_of[i];
+        batch.counts.tokens -= static_cast<std::int64_t>(micro.tokens[i].size());
+      }
+      feature = end;
+    }
+    kept.mels = micro.mels;
+    micro = std::move(kept);
+  }
 }
 
 /// Threads claim batches in order, finish them in any order, and `next` hands them out in order again.

@@ -28,6 +28,7 @@ struct Microbatch {
   std::int64_t frames = 0;
   std::vector<float> features;  ///< [frames, mels]
   std::vector<std::int64_t> ids, frames_of;
+  std::vector<std::int64_t> numbers;  ///< of each sample among all of the rank's part of the batch, failed ones included
   std::vector<std::vector<int>> tokens;
   std::vector<std::string> texts;
 };
@@ -43,7 +44,11 @@ struct LoadedBatch {
   BatchCounts counts;
   DropCounts drops;                   ///< samples of this batch that failed
   std::vector<std::string> failures;  ///< their errors
+  std::vector<std::int64_t> failed;   ///< their numbers, see Microbatch
 };
+
+/// Leaves out samples that were loaded, as if they had failed too: they are counted in `drops`, but have no error.
+void leave_out(LoadedBatch& batch, std::span<const std::int64_t> numbers);
 
 class Loader {
  public:

@@ -2,9 +2,14 @@
 #include <chorus/parallel/group/threads.h>
 #include <gmock/gmock.h>
 
+#include <sched.h>
+#include <unistd.h>
 #include <algorithm>
 #include <fstream>
+#include <cerrno>
+#include <cstring>
 
+#include <mutex>
 #include "e2e/tiny_run.h"
 
 namespace chorus {
@@ -173,6 +178,112 @@ TEST(RanksRun, SaysOnceWhatAllRanksRead) {
 }
 
 TEST(RanksRun, StopsTogether) {
+TEST(RanksRun, SaysOnceThatARankHasNothingToDo) {
+  const Folder folder("ranks_idle");
+  const auto corpus = write_corpus(folder.path);
+  const auto said = [&](const char* name, std::vector<std::string> more) {
+    more.insert(more.end(), {"batches.concat_probability=0", "trainer.stop_after_steps=6"});
+    Heard heard;
+    train_on_threads(tiny(corpus, folder.path / name, more), heard.hooks(), 3);
+    std::vector<std::string> out;
+    for (const auto& text : heard.messages)
+      if (text.find("had no sample") != text.npos) out.push_back(text);
+    return out;
+  };
+  EXPECT_EQ(
+      said("idle", {"batches.global_batch_size=2"}),
+      std::vector<std::string>{
+          "1 of 3 data-parallel ranks had no sample in a batch of 2 and had nothing to do but wait, which isn't said again; "
+          "larger batches (batches.global_batch_size, now 2) or fewer ranks (parallel.dp_size) give each some"});
+  const std::string own = "phases=[{name=\"own\", steps=30, batches={batch_frames=20, min_seconds=0.3}}]";
+  const auto of_phase = said("phase", {own});
+  ASSERT_EQ(of_phase.size(), 1u);
+  EXPECT_THAT(of_phase[0], HasSubstr("(phases[0].batches.batch_frames, now 20)"));
+  EXPECT_THAT(said("busy", {"batches.global_batch_size=3"}), ::testing::IsEmpty());
+}
+
+/// Ranks in folders of their own, as if on machines of their own. Folders belong to threads here, and to those that they start.
+TrainingResult train_in_folders(const RunConfig& config, Heard& heard, const std::vector<std::filesystem::path>& folders) {
+  TrainingResult result;
+  TrainerHooks first = heard.hooks(), other;
+  std::mutex mutex;
+  first.message = other.message = [&](const std::string& text) {
+    const std::lock_guard lock(mutex);
+    heard.messages.push_back(text);
+  };
+  run_ranks(static_cast<int>(folders.size()), {}, [&](Group& world) {
+    const auto& folder = folders[static_cast<std::size_t>(world.rank())];
+    require(unshare(CLONE_FS) == 0 && chdir(folder.c_str()) == 0, "test", "no folder of its own: ", std::strerror(errno));
+    const TrainingResult own = train(config, world.rank() == 0 ? first : other, world);
+    if (world.rank() == 0) result = own;
+  });
+  return result;
+}
+
+TEST(RanksRun, LeavesOutOnAllRanksWhatOneCantRead) {
+  const Folder folder("ranks_unreadable");
+  const std::vector<std::string> common =
+      overrides("fp64", {"trainer.stop_after_steps=8", "parallel.tp_size=2", "batches.concat_probability=0",
+                         "features.normalize=per_feature", "data.validation=corpus.jsonl", "trainer.val_check_interval=4"});
+  const auto relative = [&](const char* name) { return tiny("corpus.jsonl", folder.path / name, common); };
+  std::vector<std::filesystem::path> folders;
+  for (const char* name : {"a", "b", "c", "d"}) {
+    folders.push_back(folder.path / name);
+    std::filesystem::create_directories(folders.back());
+    // Paths in a manifest are relative to it.
+    write_corpus(folders.back());
+    std::ofstream manifest(folders.back() / "corpus.jsonl");
+    for (const std::string text : {"ab", "bc", "cd", "da", "abc", "bcd", "cda", "dab", "acbd", "bdac", "cadb", "dbca"})
+      manifest << R"({"audio_filepath": ")" << text << R"(.wav", "text": ")" << text << R"(", "duration": )"
+               << 0.16 * static_cast<double>(text.size()) << "}\n";
+  }
+  Heard all, one;
+  // What no rank can read, against what only the second of two can't: ranks 1 and 3 have other tensor-parallel parts than 0
+  // and 2.
+  std::filesystem::remove(folders[1] / "bcd.wav");
+  std::filesystem::remove(folders[3] / "bcd.wav");
+  const auto some = train_in_folders(relative("some"), one, folders);
+  std::filesystem::remove(folders[0] / "bcd.wav");
+  std::filesystem::remove(folders[2] / "bcd.wav");
+  const auto none = train_in_folders(relative("none"), all, folders);
+  EXPECT_EQ(some.step, 8);
+  EXPECT_GT(some.drops.failed, 1);
+  EXPECT_EQ(some.drops.failed, none.drops.failed);
+  expect_same_steps(all.steps, one.steps);
+  EXPECT_EQ(some.weight_hash, none.weight_hash);
+  ASSERT_EQ(one.evaluations.size(), 2u);
+  ASSERT_EQ(all.evaluations.size(), 2u);
+  for (const auto* heard : {&one, &all}) EXPECT_EQ(heard->evaluations[0].failed, 1);
+  EXPECT_EQ(one.evaluations[1].llm_loss, all.evaluations[1].llm_loss);
+  const auto told = [](const Heard& heard, const std::string& part) {
+    return std::ranges::count_if(heard.messages, [&](const auto& text) {
+      return text.find("dropped a sample: ") != text.npos && text.find("bcd.wav") != text.npos &&
+             (text.find("it failed on 1 of 2 ranks that have this sample, and all leave it out") != text.npos) ==
+                 !part.empty() &&
+             text.starts_with(part);
+    });
+  };
+  EXPECT_GT(told(one, "rank 1: ") + told(one, "rank 3: "), 0);
+  EXPECT_EQ(told(one, ""), 0);
+  EXPECT_GT(told(all, ""), 0);
+}
+
+TEST(RanksRun, ReportsTheMostMemoryOfAnyRank) {
+  const Folder folder("ranks_memory");
+  const auto corpus = write_corpus(folder.path);
+  // Of five columns the first rank has two, the second three.
+  const RunConfig config =
+      tiny(corpus, folder.path / "run", {"parallel.tp_size=2", "model.llm.intermediate_size=5", "trainer.stop_after_steps=1"});
+  const auto held = plan_layout(config, 2, {}).totals[0].of_place;
+  ASSERT_GT(held[1].values, held[0].values);
+  Heard heard;
+  train_on_threads(config, heard.hooks(), 2);
+  const StepReport& step = heard.steps.at(0);
+  constexpr auto parameters = static_cast<std::size_t>(Category::parameters);
+  EXPECT_EQ(static_cast<double>(step.memory_of[parameters]), held[1].values);
+  EXPECT_EQ(static_cast<double>(step.memory_peak_of[parameters]), held[1].values);
+}
+
   const Folder folder("ranks_stopped");
   const auto corpus = write_corpus(folder.path);
   Heard heard;
