@@ -418,6 +418,8 @@ class Trainer {
     report.memory_peak_of = memory.peak;
     report.drops = progress_.drops;
     report.data_wait = phase_.loader->waited() - waited;
+    std::vector<std::int64_t> own;
+    for (const auto& micro : batch.microbatches) own.insert(own.end(), micro.ids.begin(), micro.ids.end());
     report.seconds = seconds_since(begin);
     progress_.train_seconds += report.seconds;
     return report;
@@ -434,9 +436,8 @@ class Trainer {
 
   std::string samples_of(const LoadedBatch& batch) const {
     std::string ids;
-    for (const auto& micro : batch.microbatches)
-      for (const auto id : micro.ids) ids += ' ' + std::to_string(id);
-    return world_.size() == 1 ? ids : ids + " (those of rank " + std::to_string(world_.rank()) + ")";
+    for (const auto id : gathered(data_ranks(), own)) ids += ' ' + std::to_string(id);
+    return ids;
   }
 
   /// "the gradient norm of step 7 is nan, its loss inf; nothing was updated". The sign of what is no number says nothing.

@@ -1,10 +1,12 @@
 // A step whose gradient or loss isn't finite changes nothing: it ends the run, or is skipped as often as the configuration
 // says.
-#include <chorus/apps/run_folder.h>
+#include <chorus/parallel/group/threads.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
+#include <mutex>
 
 #include "e2e/tiny_run.h"
 
@@ -29,19 +31,10 @@ RunConfig run_of(const Folder& folder, const std::string& name, std::vector<std:
 
 /// Puts a NaN where only samples with the letter e meet it: into its row of the embedding, in the newest checkpoint.
 void spoil_e(const RunConfig& config) {
-  const auto folder = config.trainer.output_dir / "checkpoints";
-  Context context;
-  const auto checkpoint = find_checkpoint(folder, [](const std::string&) {});
-  ASSERT_TRUE(checkpoint);
   const auto ids = load_run_inputs(config.trainer.output_dir, config).tokenizer.encode("ee");
-  std::vector<CheckpointEntry> entries;
-  for (const auto& tensor : checkpoint->manifest().tensors) {
-    entries.push_back({tensor.path, checkpoint->read(context, tensor.path)});
-    if (tensor.path == "model/llm/embedding/weight")
-      entries.back().tensor.rows_view(ids.back(), ids.back() + 1).fill(std::numeric_limits<double>::quiet_NaN());
-  }
-  const auto manifest = checkpoint->manifest();
-  save_checkpoint(folder, manifest.step, entries, manifest.state, canonical_toml(config));
+  change_newest(config, "model/llm/embedding/weight", [&](Tensor& embedding) {
+    embedding.rows_view(ids.back(), ids.back() + 1).fill(std::numeric_limits<double>::quiet_NaN());
+  });
 }
 
 /// Makes the run's first step, spoils it, loses a file and goes on.
@@ -49,18 +42,19 @@ struct Spoilt {
   Heard heard;
   TrainingResult result;
   std::string error;
-  explicit Spoilt(const RunConfig& config, const std::filesystem::path& lost = {}) {
+  explicit Spoilt(const RunConfig& config, const std::filesystem::path& lost = {}, int ranks = 1) {
     RunConfig first = config;
     first.trainer.stop_after_steps = 1;
+    first.parallel = {};
     Heard start;
     train(first, start.hooks());
     spoil_e(config);
     if (!lost.empty()) std::filesystem::remove(lost);
-    go_on(config);
+    go_on(config, ranks);
   }
-  void go_on(const RunConfig& config) {
+  void go_on(const RunConfig& config, int ranks) {
     try {
-      result = train(config, heard.hooks());
+      result = train_on_threads(config, heard.hooks(), ranks);
     } catch (const Error& caught) {
       error = caught.what();
     }
@@ -106,11 +100,11 @@ TEST(NonFiniteRun, OneMoreEndsTheRunAlsoAfterAResume) {
   Spoilt twice(run_of(folder, "twice", {"trainer.skip_nonfinite_steps=1", "trainer.stop_after_steps=" + std::to_string(cut)}));
   EXPECT_EQ(twice.error, "");
   EXPECT_EQ(twice.result.skipped_steps, 1);
-  twice.go_on(run_of(folder, "twice", {"trainer.skip_nonfinite_steps=1"}));
+  twice.go_on(run_of(folder, "twice", {"trainer.skip_nonfinite_steps=1"}), 1);
   EXPECT_THAT(twice.error, HasSubstr(expected));
   expect_same_steps(once.heard.steps, twice.heard.steps);
   // Who lets it skip more goes on from there.
-  twice.go_on(run_of(folder, "twice", {"trainer.skip_nonfinite_steps=2"}));
+  twice.go_on(run_of(folder, "twice", {"trainer.skip_nonfinite_steps=2"}), 1);
   EXPECT_EQ(twice.result.step, 30);
   EXPECT_EQ(twice.result.skipped_steps, 2);
 }
@@ -126,6 +120,68 @@ TEST(NonFiniteRun, ASkippedBatchLeavesEverythingElseAsItWas) {
   EXPECT_EQ(gone.result.skipped_steps, 0);
   expect_same_steps(gone.heard.steps, skipped.heard.steps);
   EXPECT_EQ(gone.result.weight_hash, skipped.result.weight_hash);
+}
+
+struct NonFiniteLayout {
+  const char* name;
+  int ranks;
+  std::vector<std::string> overrides;
+};
+class NonFiniteRanks : public ::testing::TestWithParam<NonFiniteLayout> {};
+INSTANTIATE_TEST_SUITE_P(Layouts, NonFiniteRanks,
+                         ::testing::Values(NonFiniteLayout{"dp2", 2, {}}, NonFiniteLayout{"tp2", 2, {"parallel.tp_size=2"}},
+                                           NonFiniteLayout{
+                                               "tp2_sp_dp2", 4, {"parallel.tp_size=2", "parallel.sequence_parallel=true"}}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+/// The recording is one data-parallel rank's, the row of the embedding one tensor-parallel rank's: one rank meets the NaN
+/// first.
+TEST_P(NonFiniteRanks, AllSkipAndStopWhereOneMeetsIt) {
+  const Folder folder(std::string("nonfinite_") + GetParam().name);
+  corpus_with_e(folder.path);
+  const auto config = [&](const std::string& name, const std::string& skipped, bool ranked) {
+    std::vector<std::string> more{"batches.global_batch_size=2", "trainer.precision=fp64", "optimizer.eps=1e-3",
+                                  "trainer.skip_nonfinite_steps=" + skipped};
+    if (ranked) more.insert(more.end(), GetParam().overrides.begin(), GetParam().overrides.end());
+    return run_of(folder, name, more);
+  };
+  const int ranks = GetParam().ranks;
+  const Spoilt one(config("one", "10", false)), all(config("all", "10", true), {}, ranks);
+  ASSERT_EQ(one.error + all.error, "");
+  EXPECT_GT(one.result.skipped_steps, 1);
+  EXPECT_EQ(one.result.skipped_steps, all.result.skipped_steps);
+  ASSERT_EQ(one.heard.steps.size(), all.heard.steps.size());
+  for (std::size_t i = 0; i < one.heard.steps.size(); ++i) {
+    EXPECT_EQ(one.heard.steps[i].step, all.heard.steps[i].step);
+    EXPECT_NEAR(all.heard.steps[i].loss / one.heard.steps[i].loss, 1, 1e-10) << "step " << one.heard.steps[i].step;
+  }
+  for (const auto* run : {&one, &all}) {  // whichever rank had it
+    const auto said = std::ranges::find_if(run->heard.messages, [](const auto& text) { return text.starts_with("skipped a"); });
+    EXPECT_THAT(*said, HasSubstr(" 12"));
+  }
+
+  // Not allowed to skip: each rank ends for that reason, none because another went away.
+  const RunConfig strict = config("strict", "0", true);
+  RunConfig first = strict;
+  first.trainer.stop_after_steps = 1;
+  first.parallel = {};
+  train(first, {});
+  spoil_e(strict);
+  std::mutex mutex;
+  std::vector<std::string> errors;
+  EXPECT_THROW(run_ranks(ranks, {},
+                         [&](Group& world) {
+                           try {
+                             train(strict, {}, world);
+                           } catch (const Error& error) {
+                             const std::lock_guard lock(mutex);
+                             errors.push_back(error.what());
+                             throw;
+                           }
+                         }),
+               Error);
+  EXPECT_EQ(errors.size(), static_cast<std::size_t>(ranks));
+  EXPECT_THAT(errors, ::testing::Each(::testing::ContainsRegex("nothing was updated. Samples of the step:.* 12")));
 }
 
 }  // namespace
