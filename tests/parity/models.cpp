@@ -37,7 +37,7 @@ SalmConfig config_of(const ParityVariant& v) {
   c.llm.vocab_size = vocabulary;
   c.llm.hidden_size = 18;
   c.llm.num_hidden_layers = 2;
-  c.llm.num_attention_heads = 12;
+  c.llm.num_attention_heads = v.heads;
   c.llm.num_key_value_heads = v.kv_heads;
   c.llm.head_dim = 2;
   c.llm.intermediate_size = 13;

@@ -18,6 +18,7 @@ struct ParityVariant {
   std::vector<std::string> freeze;
   /// Samples without labels and without audio.
   std::vector<int> without_labels, without_audio;
+  int heads = 12;           ///< of the decoder's queries
   bool empty_loss = false;  ///< of no samples there is no loss at all, not one of no rows
   friend auto operator<=>(const ParityVariant&, const ParityVariant&) = default;
 };

@@ -65,5 +65,25 @@ TEST(ParityCases, RecomputationKeepsBits) {
   }
 }
 
+// Each key/value head on several neighbours, which share its query heads: most ranks of a group hold the same one.
+TEST(ParityCases, FewKeyValueHeadsOnManyRanks) {
+  struct Heads {
+    int kv, tp;
+  };
+  for (const auto& [kv, tp] : {Heads{2, 4}, Heads{2, 8}, Heads{1, 8}}) {
+    SerialRuns serial;
+    for (const bool sequence_parallel : {false, true}) {
+      ParityCase c;
+      c.variant.heads = 8;
+      c.variant.kv_heads = kv;
+      c.variant.sequence_parallel = sequence_parallel;
+      c.tp = tp;
+      c.ddp.overlap_grad_reduce = false;  // gradients' sums are no matter here
+      const Verdict verdict = judge(c, serial);
+      EXPECT_EQ(verdict.kind, Verdict::equal) << c.name() << ": " << verdict.text;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace chorus::testing
