@@ -12,4 +12,8 @@ UsableEntries training_entries(const RunConfig& config, const Say& say);
 /// The batches of a phase. `maker` must outlive the planner.
 BatchPlanner make_planner(const RunConfig& config, const PhaseConfig& phase, const SampleMaker& maker);
 
+/// What to say where `idle` of `ranks` data-parallel ranks have no sample in a batch of `samples` of a phase: the keys to
+/// change.
+std::string idle_ranks_text(const RunConfig& config, std::int64_t phase, std::int64_t idle, int ranks, std::int64_t samples);
+
 }  // namespace chorus

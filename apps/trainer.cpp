@@ -6,6 +6,7 @@
 #include <chorus/apps/replicas.h>
 #include <chorus/apps/run_data.h>
 #include <chorus/apps/run_lock.h>
+#include <chorus/apps/step_report.h>
 #include <chorus/apps/trainer.h>
 #include <chorus/apps/training_data.h>
 #include <chorus/apps/training_state.h>
@@ -33,20 +34,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-/// What was added to the totals of a trace since `before`. (The trace itself isn't reset: it keeps the events of many steps.)
-std::map<std::string, Trace::Total> added_since(const std::map<std::string, Trace::Total>& before,
-                                                std::map<std::string, Trace::Total> now) {
-  for (const auto& [name, old] : before) {
-    auto& total = now.at(name);
-    total.count -= old.count;
-    total.seconds -= old.seconds;
-    total.flops -= old.flops;
-    total.bytes -= old.bytes;
-  }
-  std::erase_if(now, [](const auto& op) { return op.second.count == 0; });
-  return now;
-}
 
 MemoryOptions memory_options(const RunConfig& config) {
   MemoryOptions options;
@@ -215,7 +202,6 @@ class Trainer {
     for (const auto& [entry, why] : phase_.planner->left_out())
       say("left out: " + place(entries_[static_cast<std::size_t>(entry)]) + ": " + why);
     if (drops.total() > 0) say("left out of every epoch: " + drops.report());
-    require_agreement(world_, "what can be read of the training or validation data", usable_digest(entries_, validation_));
     drops.failed = progress_.drops.failed;
     drops.without_ctc = progress_.drops.without_ctc;
     progress_.drops = drops;
@@ -229,6 +215,7 @@ class Trainer {
   void resume_or_start() {
     const auto checkpoint = find_checkpoint(checkpoints(), [this](const std::string& line) { say(line); });
     require_agreement(world_, "the content of the training manifests", train_digest_);
+    require_agreement(world_, "what can be read of the training or validation data", usable_digest(entries_, validation_));
     require_agreement(world_, "the tokenizer or the statistics", tokenizer_digest(inputs_) + statistics_digest(inputs_));
     require_agreement(world_, "the newest intact checkpoint", checkpoint ? checkpoint->manifest().state.dump() : "none");
     if (checkpoint) {
@@ -314,14 +301,17 @@ class Trainer {
         }
       }
       // One vector of integers per step, over the ranks that have different samples.
-      std::int64_t sums[] = {counts.labels,       counts.ctc_targets,    without_ctc,
-                             batch->drops.failed, batch->counts.samples, batch->counts.frames};
+      const std::int64_t idle = batch->counts.samples + batch->drops.failed == 0;
+      std::int64_t sums[] = {counts.labels,         counts.ctc_targets,   without_ctc, batch->drops.failed,
+                             batch->counts.samples, batch->counts.frames, idle};
       data_ranks().all_reduce(std::span<std::int64_t>(sums));
       counts = {sums[0], sums[1]};
       progress_.drops.without_ctc += sums[2];
       progress_.drops.failed += sums[3];
       batch->counts.samples = sums[4];
       batch->counts.frames = sums[5];
+      if (sums[6] > 0 && idle_said_.insert(progress_.phase).second)
+        say(idle_ranks_text(config_, progress_.phase, sums[6], data_ranks().size(), sums[3] + sums[4]));
       if ((phase_.config->llm_weight > 0 && counts.labels > 0) || (phase_.config->ctc_weight > 0 && counts.ctc_targets > 0))
         return std::move(*batch);
       say("skipped a batch without any label");
@@ -409,17 +399,9 @@ class Trainer {
     whole.reset();
     report.ops = added_since(ops_before, context_.trace.totals());
     for (const auto& [name, total] : report.ops) report.flops += total.flops;
-    world_.all_reduce(std::span<double>(&report.flops, 1));
-    const auto memory = context_.memory.stats();
-    report.memory = memory.total;
-    report.memory_step_peak = memory.peak_total;
-    report.memory_peak = std::max(most_memory_, memory.peak_total);
-    report.memory_of = memory.current;
-    report.memory_peak_of = memory.peak;
+    report_over_ranks(report, context_.memory.stats(), most_memory_, world_);
     report.drops = progress_.drops;
     report.data_wait = phase_.loader->waited() - waited;
-    std::vector<std::int64_t> own;
-    for (const auto& micro : batch.microbatches) own.insert(own.end(), micro.ids.begin(), micro.ids.end());
     report.seconds = seconds_since(begin);
     progress_.train_seconds += report.seconds;
     return report;
@@ -434,7 +416,10 @@ class Trainer {
     return out;
   }
 
+  /// Of all data-parallel ranks, which call it together.
   std::string samples_of(const LoadedBatch& batch) const {
+    std::vector<std::int64_t> own;
+    for (const auto& micro : batch.microbatches) own.insert(own.end(), micro.ids.begin(), micro.ids.end());
     std::string ids;
     for (const auto id : gathered(data_ranks(), own)) ids += ' ' + std::to_string(id);
     return ids;
@@ -588,8 +573,8 @@ class Trainer {
   std::int64_t first_step_ = 0, saved_step_ = -1;
   std::size_t most_memory_ = 0;  ///< bytes, before the running step
   std::set<std::string> said_;
-  std::set<std::int64_t> without_ctc_;
-  std::int64_t failed_saves_ = 0, retry_at_ = -1;  ///< retry_at_: step after which to try a failed save again
+  std::set<std::int64_t> without_ctc_, idle_said_;  ///< entries; phases
+  std::int64_t failed_saves_ = 0, retry_at_ = -1;   ///< retry_at_: step after which to try a failed save again
 };
 
 }  // namespace

@@ -26,7 +26,9 @@ struct StepReport {
   std::int64_t epoch = 0, samples = 0, frames = 0, labels = 0, microbatches = 0;
   std::int64_t rows = 0;  ///< encoder rows and text items: what "tokens/s" counts
   double audio_seconds = 0, seconds = 0, data_wait = 0, flops = 0;
-  std::size_t memory = 0, memory_peak = 0;  ///< bytes of tensors: after the step; the most since the start of the process
+  /// Bytes of tensors, each figure the largest over ranks: not all need be the same rank's, so that on several ranks categories
+  /// may add up to more than the total. After the step; the most since the start of the process.
+  std::size_t memory = 0, memory_peak = 0;
   /// By `Category`: after the step, and the most during it (each category at its own moment).
   std::array<std::size_t, category_count> memory_of{}, memory_peak_of{};
   std::size_t memory_step_peak = 0;         ///< the most of all categories together during the step

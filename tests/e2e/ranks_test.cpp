@@ -1,15 +1,16 @@
 // Runs on several ranks are the runs of one: losses, norms, evaluations, checkpoints.
+#include <chorus/apps/layout_plan.h>
 #include <chorus/parallel/group/threads.h>
 #include <gmock/gmock.h>
-
 #include <sched.h>
 #include <unistd.h>
+
 #include <algorithm>
-#include <fstream>
 #include <cerrno>
 #include <cstring>
-
+#include <fstream>
 #include <mutex>
+
 #include "e2e/tiny_run.h"
 
 namespace chorus {
@@ -177,7 +178,6 @@ TEST(RanksRun, SaysOnceWhatAllRanksRead) {
   EXPECT_EQ(said, 2) << "of the training manifest and of the validation's";
 }
 
-TEST(RanksRun, StopsTogether) {
 TEST(RanksRun, SaysOnceThatARankHasNothingToDo) {
   const Folder folder("ranks_idle");
   const auto corpus = write_corpus(folder.path);
@@ -284,6 +284,7 @@ TEST(RanksRun, ReportsTheMostMemoryOfAnyRank) {
   EXPECT_EQ(static_cast<double>(step.memory_peak_of[parameters]), held[1].values);
 }
 
+TEST(RanksRun, StopsTogether) {
   const Folder folder("ranks_stopped");
   const auto corpus = write_corpus(folder.path);
   Heard heard;
