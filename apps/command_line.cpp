@@ -18,9 +18,9 @@ void add_train_command(CLI::App& app, int& status) {
       ->needs(dry_run)
       ->check(CLI::PositiveNumber);
   command
-      ->add_option("--ranks", options->ranks,
-                   "Train as so many ranks, each a thread of this process; [parallel] shares them out")
-      ->excludes(dry_run)  // which plans the memory of one rank that has all
+      ->add_option(
+          "--ranks", options->ranks,
+          "Train as so many ranks, each a thread of this process; [parallel] shares them out. With --dry-run: plan for so many")
       ->check(CLI::Range(1, 4096));
   command->callback([options, &status] { status = run_train(*options); });
 }

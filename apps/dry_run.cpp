@@ -2,6 +2,7 @@
 #include <chorus/apps/run_data.h>
 #include <chorus/apps/trainer.h>
 #include <chorus/core/cpu.h>
+#include <chorus/models/salm/plan.h>
 #include <chorus/nn/path_patterns.h>
 #include <omp.h>
 #include <unistd.h>
@@ -64,26 +65,29 @@ class Heaviest {
   std::array<Candidate, 6> kept_;
 };
 
-void add_microbatches(const GlobalBatch& batch, const RunConfig& config, const Prompt& prompt, Heaviest& heaviest) {
+void add_microbatches(const GlobalBatch& batch, const RunConfig& config, const Prompt& prompt, int dp, Heaviest& heaviest) {
   const auto& loader = config.loader;
-  const int count = microbatch_count(batch, 1, loader.micro_batch_size, loader.micro_batch_frames);
-  const auto dealt = deal(batch, 1, count, static_cast<int>(loader.micro_batch_size));
-  for (const auto& indices : dealt[0]) {
-    Candidate candidate;
-    candidate.accumulates = count > 1;
-    for (const int i : indices)
-      candidate.samples.push_back({batch[static_cast<std::size_t>(i)].frames, batch[static_cast<std::size_t>(i)].tokens});
-    candidate.rows = row_counts(config, prompt, candidate.samples);
-    heaviest.add(candidate);
+  const int count = microbatch_count(batch, dp, loader.micro_batch_size, loader.micro_batch_frames);
+  for (const auto& of_rank : deal(batch, dp, count, static_cast<int>(loader.micro_batch_size))) {
+    for (const auto& indices : of_rank) {
+      Candidate candidate;
+      candidate.accumulates = count > 1;
+      for (const int i : indices)
+        candidate.samples.push_back({batch[static_cast<std::size_t>(i)].frames, batch[static_cast<std::size_t>(i)].tokens});
+      candidate.rows = row_counts(config, prompt, candidate.samples);
+      heaviest.add(candidate);
+    }
   }
 }
 
-std::vector<PlannedParameter> planned_parameters(const RunConfig& config, const Tokenizer& tokenizer) {
+std::vector<PlannedParameter> planned_parameters(const RunConfig& config, const Tokenizer& tokenizer, const MeshShape& layout) {
   Salm declared(sized_config(config, tokenizer), tokenizer.size() + 1);
+  Mesh mesh(layout, 0);
+  apply(salm_plan(declared.config, mesh, config.parallel.sequence_parallel), declared, mesh);
   std::vector<PlannedParameter> out;
   std::vector<std::string> paths;
   for_each_param(declared, [&](const std::string& path, const Param& param) {
-    out.push_back({path, param.global, {}});
+    out.push_back({path, param.global, param.box.size, {}});
     paths.push_back(path);
   });
   for (std::size_t i = 0; i < config.phases.size(); ++i) {
@@ -98,9 +102,12 @@ std::vector<PlannedParameter> planned_parameters(const RunConfig& config, const 
 
 }  // namespace
 
-DryRun plan_run(const RunConfig& config, const std::function<void(const std::string&)>& say) {
-  omp_set_num_threads(config.trainer.threads > 0 ? config.trainer.threads
-                                                 : compute_threads());  // kernels' scratch is per thread
+DryRun plan_run(const RunConfig& config, const std::function<void(const std::string&)>& say, int ranks) {
+  DryRun plan;
+  plan.layout = mesh_shape(config.parallel.sizes(), ranks);
+  plan.sequence_parallel = config.parallel.sequence_parallel;
+  // Kernels' scratch is per thread.
+  omp_set_num_threads(config.trainer.threads > 0 ? config.trainer.threads : std::max(1, compute_threads() / ranks));
   const UsableEntries usable = training_entries(config, say);
   const auto& entries = usable.entries;
   const Tokenizer tokenizer(make_tokenizer(config, entries));
@@ -111,8 +118,7 @@ DryRun plan_run(const RunConfig& config, const std::function<void(const std::str
   const SampleMaker maker(entries, frontend, tokenizer,
                           {.seed = 0, .training = false, .content = config.content(), .spec_augment = {}, .cache_bytes = 0});
 
-  DryRun plan;
-  plan.parameters = planned_parameters(config, tokenizer);
+  plan.parameters = planned_parameters(config, tokenizer, plan.layout);
   std::int64_t epoch = 0, largest_batch = 0;
   for (const PhaseConfig& phase : config.phases) {
     const BatchPlanner planner = make_planner(config, phase, maker);
@@ -141,14 +147,14 @@ DryRun plan_run(const RunConfig& config, const std::function<void(const std::str
         }
         largest_batch = std::max(largest_batch, frames);
         planned += static_cast<std::int64_t>(batch.size());
-        if (left-- > 0) add_microbatches(batch, config, prompt, heaviest);
+        if (left-- > 0) add_microbatches(batch, config, prompt, plan.layout.dp(), heaviest);
       }
     }
     out.all_epochs = left <= 0;
     // A phase starts with an epoch of its own.
-    out.fixed = fixed_memory(config, phase, tokenizer);
+    out.fixed = fixed_memory(config, phase, tokenizer, plan.layout);
     for (const Candidate& candidate : heaviest.candidates()) {
-      const MemoryUse use = step_memory(config, phase, tokenizer, candidate.samples, candidate.accumulates);
+      const MemoryUse use = step_memory(config, phase, tokenizer, candidate.samples, candidate.accumulates, plan.layout);
       if (use.total > out.step.total)
         out.heaviest = {candidate.rows.encoder, phase.llm_weight > 0 ? candidate.rows.decoder : 0};
       out.step = largest(out.step, use);
@@ -162,7 +168,8 @@ DryRun plan_run(const RunConfig& config, const std::function<void(const std::str
   }
 
   const double frame_bytes = static_cast<double>(sizeof(float)) * config.features.mels;
-  plan.loader_bytes = static_cast<double>(largest_batch) * frame_bytes * (config.loader.prefetch + config.loader.threads);
+  plan.loader_bytes =
+      static_cast<double>(largest_batch) / plan.layout.dp() * frame_bytes * (config.loader.prefetch + config.loader.threads);
   if (config.model.perception) {
     double frames = 0;
     for (const auto& entry : entries)
@@ -188,7 +195,7 @@ RunConfig shortened(RunConfig config, std::int64_t steps, const std::filesystem:
 }
 
 std::vector<MeasuredPhase> measure_run(const RunConfig& config, std::int64_t steps,
-                                       const std::function<void(const std::string&)>& say) {
+                                       const std::function<void(const std::string&)>& say, int ranks) {
   struct Temporary {
     std::filesystem::path path = std::filesystem::temp_directory_path() / ("chorus-dry-run." + std::to_string(getpid()));
     ~Temporary() {
@@ -212,7 +219,7 @@ std::vector<MeasuredPhase> measure_run(const RunConfig& config, std::int64_t ste
     out.back().use = largest(out.back().use, use);
     out.back().run_peak = static_cast<double>(report.memory_peak);
   };
-  train(run, hooks);
+  train_on_threads(run, hooks, ranks);
   return out;
 }
 

@@ -11,7 +11,7 @@ namespace chorus {
 
 struct PlannedParameter {
   std::string path;
-  Shape shape;
+  Shape shape, held;         ///< of all, and what the first rank holds of it
   std::vector<bool> trains;  ///< by phase
 };
 
@@ -30,13 +30,17 @@ struct PlannedPhase {
 };
 
 struct DryRun {
+  MeshShape layout;
+  bool sequence_parallel = false;
   std::vector<PlannedParameter> parameters;
   std::vector<PlannedPhase> phases;
   double loader_bytes = 0, cache_bytes = 0;  ///< beside tensors: batches prepared ahead; decoded sound kept, at most
 };
 
-/// Plans the run. `say` is told what the trainer would be told about the data. Errors are those of the trainer's start.
-DryRun plan_run(const RunConfig& config, const std::function<void(const std::string&)>& say);
+/// Plans the run on so many ranks. Memory is that of one of them: of the first one's part of the model, and of the heaviest
+/// microbatch that any of them gets. `say` is told what the trainer would be told about the data. Errors are those of the
+/// trainer's start.
+DryRun plan_run(const RunConfig& config, const std::function<void(const std::string&)>& say, int ranks = 1);
 
 /// The parameter table with totals by module, the batches, and the memory by category and phase; for people.
 std::string parameter_text(const DryRun& plan);
@@ -52,13 +56,14 @@ struct MeasuredPhase {
   MemoryUse use;
   double run_peak = 0;
 };
-/// Trains `steps` steps of each phase in a temporary folder.
+/// Trains `steps` steps of each phase in a temporary folder, on threads if there are several ranks; figures are the largest
+/// over ranks.
 std::vector<MeasuredPhase> measure_run(const RunConfig& config, std::int64_t steps,
-                                       const std::function<void(const std::string&)>& say);
+                                       const std::function<void(const std::string&)>& say, int ranks = 1);
 /// A table of estimate and measurement with their ratios; `plan` must be of the shortened run.
 std::string comparison_text(const DryRun& plan, const std::vector<MeasuredPhase>& measured);
 
 /// `chorus train --dry-run`: prints all of it, and with measured_steps > 0 the comparison. Returns the exit status.
-int run_dry_run(const Loaded<RunConfig>& loaded, std::int64_t measured_steps);
+int run_dry_run(const Loaded<RunConfig>& loaded, std::int64_t measured_steps, int ranks);
 
 }  // namespace chorus

@@ -4,13 +4,17 @@
 
 namespace chorus {
 
-int run_dry_run(const Loaded<RunConfig>& loaded, std::int64_t measured_steps) {
+int run_dry_run(const Loaded<RunConfig>& loaded, std::int64_t measured_steps, int ranks) {
   const RunConfig& config = loaded.value;
-  require(config.parallel.tp() == 1 && config.parallel.dp() <= 1, "train",
-          "--dry-run plans a run on one rank; what ranks would hold is shown by chorus plan layout");
   const auto say = [](const std::string& line) { std::printf("%s\n", line.c_str()); };
   std::printf("== configuration\n%s", resolved_toml(loaded).c_str());
-  const DryRun plan = plan_run(config, say);
+  const DryRun plan = plan_run(config, say, ranks);
+  if (ranks > 1)
+    std::printf(
+        "\n== layout\n%d ranks: %s\nParameters held, batches prepared and memory are those of one rank: the first one's part "
+        "of "
+        "the model, the heaviest microbatch of any.\n",
+        ranks, plan.layout.describe(plan.sequence_parallel).c_str());
   std::printf("\n== parameters\n%s", parameter_text(plan).c_str());
   std::printf("\n== batches, of the first epoch of each phase\n%s", batch_text(plan).c_str());
   std::printf("\n== memory, estimated\n%s", memory_text(plan).c_str());
@@ -21,8 +25,8 @@ int run_dry_run(const Loaded<RunConfig>& loaded, std::int64_t measured_steps) {
   if (measured_steps > 0) {
     std::printf("\n== memory of the first %lld steps of each phase, estimated and measured\n",
                 static_cast<long long>(measured_steps));
-    const DryRun shorter = plan_run(shortened(config, measured_steps, config.trainer.output_dir), {});
-    const auto measured = measure_run(config, measured_steps, {});
+    const DryRun shorter = plan_run(shortened(config, measured_steps, config.trainer.output_dir), {}, ranks);
+    const auto measured = measure_run(config, measured_steps, {}, ranks);
     std::printf("%s", comparison_text(shorter, measured).c_str());
     std::printf("figure dry_run.memory_ratio %.3f\n", shorter.phases.back().run_peak / measured.back().run_peak);
   }

@@ -40,7 +40,9 @@ bool used(std::size_t category, const std::vector<const MemoryUse*>& uses) {
 }  // namespace
 
 std::string parameter_text(const DryRun& plan) {
+  const bool shared = plan.layout.tp > 1;
   std::vector<std::vector<std::string>> rows{{"parameter", "trains", "shape", "values"}};
+  if (shared) rows[0].push_back("held by rank 0");
   std::vector<std::string> modules;
   std::map<std::string, std::int64_t> totals;
   std::vector<std::int64_t> trained(plan.phases.size());
@@ -48,6 +50,7 @@ std::string parameter_text(const DryRun& plan) {
   for (const auto& parameter : plan.parameters) {
     const std::int64_t count = parameter.shape.numel();
     rows.push_back({parameter.path, training_text(parameter.trains, plan), shape_text(parameter.shape), std::to_string(count)});
+    if (shared) rows.back().push_back(shape_text(parameter.held));
     const std::string module = parameter.path.substr(0, parameter.path.find('.'));
     if (totals.emplace(module, 0).second) modules.push_back(module);
     totals[module] += count;

@@ -1,5 +1,6 @@
 #include <chorus/apps/memory_probe.h>
 #include <chorus/core/rng.h>
+#include <chorus/models/salm/plan.h>
 #include <chorus/nn/optim/optimizer.h>
 #include <chorus/nn/path_patterns.h>
 #include <chorus/tensor/autograd/node.h>
@@ -140,13 +141,16 @@ Workload made_up(Context& context, const RunConfig& config, const PhaseConfig& p
 using MemoryByPart = std::vector<MemoryUse>;
 
 MemoryByPart measured(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer, const Frozen& frozen,
-                      std::span<const SampleShape> shapes, bool accumulates) {
+                      std::span<const SampleShape> shapes, bool accumulates, const MeshShape& layout) {
   Context context;
-  const auto built = build_salm(context, config, tokenizer, rules_for(config, tokenizer, frozen));
+  const auto mesh = Mesh::silent(layout, 0);
+  if (config.parallel.tp_comm_overlap) mesh->overlap_exchanges();
+  const auto built = build_salm(context, config, tokenizer, rules_for(config, tokenizer, frozen), *mesh);
   TrainerConfig trainer = config.trainer;
   if (!trainer.activation_offload_folder.empty())  // which may not be there yet, and a dry run makes none
     trainer.activation_offload_folder = std::filesystem::temp_directory_path();
   checkpoint_activations(built->model, trainer);
+  DataParallel gradients(built->store, *mesh->axis("dp_cp").group, config.parallel.ddp, grad_sums(built->store, *mesh));
   if (built->model.ctc_head && config.model.ctc_compressor) {
     built->model.ctc_head->weight.value.fill(0);
     built->model.ctc_head->bias.value.fill(0);
@@ -166,23 +170,24 @@ MemoryByPart measured(const RunConfig& config, const PhaseConfig& phase, const T
     context.memory.reset_peak();
   };
   context.memory.reset_peak();
-  built->store.start_step();
-  for (int micro = 0; micro < (accumulates ? 2 : 1); ++micro) {
+  gradients.start_step();
+  const int microbatches = accumulates ? 2 : 1;
+  for (int micro = 0; micro < microbatches; ++micro) {
     std::string part;
     const Workload work = made_up(context, config, phase, tokenizer, shapes);
     const SalmLoss loss = built->model.loss(work.batch, work.options, {.training = true, .seed = 1, .step = 0});
-    if (loss.total && loss.total.requires_grad())
-      backward(loss.total, {.after = [&](const Node& node) {
-                 for (const auto& input : node.inputs) {
-                   const auto leaf = part_of.find(input.get());
-                   if (leaf == part_of.end() || leaf->second == part) continue;
-                   close_part();
-                   part = leaf->second;
-                 }
-               }});
+    const auto after = [&](const Node& node) {
+      for (const auto& input : node.inputs) {
+        const auto leaf = part_of.find(input.get());
+        if (leaf == part_of.end() || leaf->second == part) continue;
+        close_part();
+        part = leaf->second;
+      }
+    };
+    gradients.backward(loss_term(loss.total, *mesh), micro + 1 == microbatches, {.after = after});
     close_part();
   }
-  built->store.finish_step();
+  gradients.finish_step();
   close_part();
   return parts;
 }
@@ -218,8 +223,10 @@ MemoryUse largest(MemoryUse a, const MemoryUse& b) {
   return a;
 }
 
-MemoryUse fixed_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer) {
+MemoryUse fixed_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer, const MeshShape& layout) {
   Salm declared(sized_config(config, tokenizer), tokenizer.size() + 1);
+  Mesh mesh(layout, 0);
+  apply(salm_plan(declared.config, mesh, config.parallel.sequence_parallel), declared, mesh);
   return fixed_memory(config, store_size(declared, {phase.freeze_params, phase.prevent_freeze_params}));
 }
 
@@ -250,13 +257,13 @@ RowCounts row_counts(const RunConfig& config, const Prompt& prompt, std::span<co
 }
 
 MemoryUse step_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer,
-                      std::span<const SampleShape> samples, bool accumulates) {
+                      std::span<const SampleShape> samples, bool accumulates, const MeshShape& layout) {
   const Frozen frozen = frozen_parameters(config, phase, tokenizer);
   const Layers whole = layers_of(config.model);
   const auto with = [&](const Layers& layers) {
     RunConfig smaller = config;
     set_layers(smaller.model, layers);
-    return measured(smaller, phase, tokenizer, frozen, samples, accumulates);
+    return measured(smaller, phase, tokenizer, frozen, samples, accumulates, layout);
   };
   if (!frozen.alike) return largest(with(whole));
   Layers base = telling_layers(config.trainer);

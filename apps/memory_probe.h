@@ -24,8 +24,8 @@ struct SampleShape {
   friend bool operator==(const SampleShape&, const SampleShape&) = default;
 };
 
-/// Parameters and optimizer state of a phase, from the shapes alone.
-MemoryUse fixed_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer);
+/// Parameters and optimizer state of a phase, from the shapes alone: those of the first rank of a layout.
+MemoryUse fixed_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer, const MeshShape& layout);
 /// The same of what one rank holds.
 MemoryUse fixed_memory(const RunConfig& config, const StoreSize& size);
 
@@ -40,8 +40,9 @@ RowCounts row_counts(const RunConfig& config, const Prompt& prompt, std::span<co
 /// at a given point of the step memory is an affine function of their number: models of more than two layers are measured with
 /// one and with two of each kind (with two and with three where activations are checkpointed), and extrapolated.
 /// Where `freeze_params` tells layers of a kind apart, the whole model is built instead. `accumulates`: the step has more than
-/// one microbatch.
+/// one microbatch. Of a layout of several ranks it is the step of the first one, alone: what the others would send is zeros.
+/// There an estimate may be off by a bucket of gradients (`parallel.ddp.bucket_size`) where buckets span layers.
 MemoryUse step_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer,
-                      std::span<const SampleShape> samples, bool accumulates);
+                      std::span<const SampleShape> samples, bool accumulates, const MeshShape& layout);
 
 }  // namespace chorus

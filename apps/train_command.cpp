@@ -1,9 +1,12 @@
 #include <chorus/apps/commands.h>
 #include <chorus/apps/console.h>
 #include <chorus/apps/dry_run.h>
+#include <chorus/apps/layout_check.h>
 #include <chorus/apps/run_record.h>
+#include <chorus/core/cpu.h>
 #include <chorus/parallel/group/mpi.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 
@@ -85,15 +88,28 @@ int run_train(const TrainOptions& options) {
     return 0;
   }
   check_paths(loaded);
-  if (options.dry_run) return run_dry_run(loaded, options.measure);
   const RunConfig& config = loaded.value;
+  const int processes = launched_processes().value_or(1), cores = compute_threads();
+  const MeshSizes sizes = config.parallel.sizes();
+  const std::int64_t asked_for = std::max<std::int64_t>(1, sizes.dp) * sizes.tp;
+  const int ranks = processes > 1       ? processes
+                    : options.ranks > 0 ? options.ranks
+                    : options.dry_run   ? static_cast<int>(std::min<std::int64_t>(asked_for, 1 << 20))
+                                        : 1;
+  check_layout(loaded, ranks);
+  const std::string too_many = processes > 1 || (options.dry_run && options.measure == 0) ? "" : too_many_ranks(ranks, cores);
+  if (!too_many.empty()) throw ConfigError(too_many);
+  if (options.dry_run) return run_dry_run(loaded, options.measure, ranks);
   std::signal(SIGPIPE, SIG_IGN);  // whoever reads along may go; the steps go on
   std::signal(SIGTERM, request_stop);
   std::signal(SIGINT, request_stop);
-  const int processes = launched_processes().value_or(1);
   if (processes == 1)
-    return lead(loaded, options,
-                [&](const TrainerHooks& hooks) { return train_on_threads(config, hooks, std::max(options.ranks, 1)); });
+    return lead(loaded, options, [&](const TrainerHooks& hooks) {
+      if (ranks > cores)
+        hooks.message(std::to_string(ranks) + " ranks on " + std::to_string(cores) + (cores == 1 ? " core" : " cores") +
+                      ": a way to try a layout, not to train faster");
+      return train_on_threads(config, hooks, ranks);
+    });
   require(options.ranks == 0, "train", "--ranks ", options.ranks, " in each of ", processes, " processes: ranks are either");
   int status = 0;
   MpiOptions mpi;

@@ -1,9 +1,11 @@
 #include <chorus/core/error.h>
+#include <chorus/parallel/group/silent.h>
 #include <chorus/parallel/group/solo.h>
 #include <chorus/parallel/mesh.h>
 
 #include <algorithm>
 #include <numeric>
+#include <sstream>
 
 namespace chorus {
 namespace {
@@ -14,6 +16,13 @@ using Grid = std::vector<std::pair<std::string, int>>;
 Grid grid(const MeshShape& s, bool expert) {
   if (expert) return {{"pp", s.pp}, {"edp", s.edp}, {"ep", s.ep}, {"etp", s.etp}};
   return {{"pp", s.pp}, {"dp_replicate", s.dp_replicate}, {"dp_shard", s.dp_shard}, {"cp", s.cp}, {"tp", s.tp}};
+}
+
+template <class... Parts>
+std::string joined(const Parts&... parts) {
+  std::ostringstream text;
+  (text << ... << parts);
+  return text.str();
 }
 
 }  // namespace
@@ -45,7 +54,7 @@ std::string MeshShape::describe(bool sequence_parallel) const {
 
 int minimum_ranks(const MeshSizes& s) { return s.pp * std::lcm(s.tp * s.cp, s.ep * s.etp); }
 
-MeshShape mesh_shape(const MeshSizes& sizes, int world) {
+std::optional<WrongSize> wrong_size(const MeshSizes& sizes, int world) {
   const auto [dp, replicate, tp, pp, cp, ep, etp] = sizes;
   for (const auto& [name, size] : {std::pair{"dp_replicate_size", replicate},
                                    {"tp_size", tp},
@@ -53,17 +62,33 @@ MeshShape mesh_shape(const MeshSizes& sizes, int world) {
                                    {"cp_size", cp},
                                    {"ep_size", ep},
                                    {"etp_size", etp}})
-    require(size >= 1, "mesh", name, " is ", size, "; at least 1 is needed");
-  require(dp >= 0, "mesh", "dp_size is ", dp, "; 0 means what is left");
+    if (size < 1) return WrongSize{name, joined(name, " is ", size, "; at least 1 is needed")};
+  if (dp < 0) return WrongSize{"dp_size", joined("dp_size is ", dp, "; 0 means what is left")};
   const int model = tp * cp * pp;
-  require(world % model == 0, "mesh", world, " ranks are no multiple of tp_size * cp_size * pp_size = ", tp, " * ", cp, " * ",
-          pp, " = ", model, "; these sizes need at least ", minimum_ranks(sizes));
+  if (world % model != 0)
+    return WrongSize{tp > 1   ? "tp_size"
+                     : cp > 1 ? "cp_size"
+                              : "pp_size",
+                     joined(world, " ranks are no multiple of tp_size * cp_size * pp_size = ", tp, " * ", cp, " * ", pp, " = ",
+                            model, "; these sizes need at least ", minimum_ranks(sizes))};
   const int left = world / model;
-  require(dp == 0 || dp == left, "mesh", "dp_size is ", dp, ", but ", world,
-          " ranks over tp_size * cp_size * pp_size = ", model, " leave ", left);
-  require(left % replicate == 0, "mesh", "dp_replicate_size ", replicate, " doesn't divide the ", left, " data-parallel ranks");
-  require(world % (ep * etp * pp) == 0, "mesh", world, " ranks are no multiple of ep_size * etp_size * pp_size = ", ep, " * ",
-          etp, " * ", pp, " = ", ep * etp * pp, "; these sizes need at least ", minimum_ranks(sizes));
+  if (dp != 0 && dp != left)
+    return WrongSize{"dp_size", joined("dp_size is ", dp, ", but ", world, " ranks over tp_size * cp_size * pp_size = ", model,
+                                       " leave ", left)};
+  if (left % replicate != 0)
+    return WrongSize{"dp_replicate_size",
+                     joined("dp_replicate_size ", replicate, " doesn't divide the ", left, " data-parallel ranks")};
+  if (world % (ep * etp * pp) != 0)
+    return WrongSize{ep > 1 ? "ep_size" : "etp_size",
+                     joined(world, " ranks are no multiple of ep_size * etp_size * pp_size = ", ep, " * ", etp, " * ", pp,
+                            " = ", ep * etp * pp, "; these sizes need at least ", minimum_ranks(sizes))};
+  return std::nullopt;
+}
+
+MeshShape mesh_shape(const MeshSizes& sizes, int world) {
+  if (const auto wrong = wrong_size(sizes, world)) fail("mesh", wrong->why);
+  const auto [dp, replicate, tp, pp, cp, ep, etp] = sizes;
+  const int left = world / (tp * cp * pp);
   return {.pp = pp,
           .dp_replicate = replicate,
           .dp_shard = left / replicate,
@@ -132,16 +157,28 @@ Mesh::Mesh(Group& world, const MeshShape& shape) : shape_(shape), rank_(world.ra
   for (const auto& span : axis_spans()) add(span.name, axis_peers(shape, span.name, rank_));
 }
 
-Mesh::Mesh(const MeshShape& shape, int rank) : shape_(shape), rank_(rank) {
+Mesh::Mesh(const MeshShape& shape, int rank) : Mesh(shape, rank, false) {}
+
+std::unique_ptr<Mesh> Mesh::silent(const MeshShape& shape, int rank) {
+  return std::unique_ptr<Mesh>(new Mesh(shape, rank, true));
+}
+
+Mesh::Mesh(const MeshShape& shape, int rank, bool silent) : shape_(shape), rank_(rank), silent_(silent) {
   for (const auto& span : axis_spans()) add(span.name, axis_peers(shape, span.name, rank));
 }
 
 void Mesh::add(const std::string& name, const AxisPeers& peers) {
   Axis axis{.name = name, .size = static_cast<int>(peers.ranks.size()), .rank = peers.index};
-  if (world_) {
+  if (world_ || silent_) {
     // Axes of one rank need no call, and all ranks agree on which those are.
-    groups_.push_back(axis.size == 1 ? std::make_unique<SoloGroup>(GroupOptions{}, name)
-                                     : world_->split(peers.ranks.front(), peers.index, name));
+    std::unique_ptr<Group> group;
+    if (axis.size == 1)
+      group = std::make_unique<SoloGroup>(GroupOptions{}, name);
+    else if (world_)
+      group = world_->split(peers.ranks.front(), peers.index, name);
+    else
+      group = std::make_unique<SilentGroup>(name, peers.index, peers.ranks);
+    groups_.push_back(std::move(group));
     axis.group = groups_.back().get();
   }
   axis.overlap = overlap_;

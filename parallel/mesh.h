@@ -39,6 +39,13 @@ struct MeshShape {
 /// Ranks that these sizes need at least: pp * lcm(tp * cp, ep * etp).
 int minimum_ranks(const MeshSizes& sizes);
 
+/// A size that can't be honoured: its name in configurations ("tp_size") and why.
+struct WrongSize {
+  std::string name, why;
+};
+/// What `mesh_shape` would refuse, if anything.
+std::optional<WrongSize> wrong_size(const MeshSizes& sizes, int world);
+
 /// Errors name the sizes that don't fit together: world no multiple of tp * cp * pp or of ep * etp * pp, a dp other than what
 /// is left, a dp_replicate that doesn't divide it.
 MeshShape mesh_shape(const MeshSizes& sizes, int world);
@@ -66,6 +73,8 @@ class Mesh {
   Mesh(Group& world, const MeshShape& shape);
   /// As rank `rank` would see it, without any group: to look at and to check plans.
   Mesh(const MeshShape& shape, int rank);
+  /// As above, but with groups whose other ranks say nothing (group/silent.h): to find out what a step takes.
+  static std::unique_ptr<Mesh> silent(const MeshShape& shape, int rank);
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 
@@ -83,11 +92,12 @@ class Mesh {
   void split_sums(std::uint64_t seed);
 
  private:
+  Mesh(const MeshShape& shape, int rank, bool silent);
   void add(const std::string& name, const AxisPeers& peers);
   MeshShape shape_;
   int rank_ = 0;
   Group* world_ = nullptr;
-  bool overlap_ = false;
+  bool overlap_ = false, silent_ = false;
   std::optional<std::uint64_t> split_seed_;
   std::map<std::string, Axis> axes_;
   std::vector<std::unique_ptr<Group>> groups_;

@@ -4,10 +4,16 @@ namespace chorus {
 
 using namespace placement;
 
+std::vector<WrongSize> wrong_heads(const ConformerConfig& config, int tp) {
+  if (config.heads % tp == 0) return {};
+  return {
+      {"heads", "the encoder's heads " + std::to_string(config.heads) + " don't divide over tp_size " + std::to_string(tp)}};
+}
+
 Plan conformer_layer_plan(const ConformerConfig& config, const Mesh& mesh, bool sequence_parallel) {
   const Placement rows = sequence_parallel ? shard(0) : same, vector = sequence_parallel ? copy : same;
   const int tp = mesh.axis("tp").size;
-  require(config.heads % tp == 0, "plan", "the encoder's heads ", config.heads, " don't divide over tp_size ", tp);
+  for (const WrongSize& wrong : wrong_heads(config, tp)) fail("plan", wrong.why);
   const std::int64_t head = config.d_model / config.heads;
   const bool relative = config.self_attention_model == "rel_pos";
 

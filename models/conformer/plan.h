@@ -4,6 +4,9 @@
 
 namespace chorus {
 
+/// What of the configuration doesn't divide over so many tensor-parallel ranks; empty: nothing.
+std::vector<WrongSize> wrong_heads(const ConformerConfig& config, int tp);
+
 /// One block. Attention and feed-forward lie as a decoder's. The convolution module keeps its weights whole but for the
 /// depthwise ones: its pointwise parts run on shards of the rows, and around the depthwise convolution rows are exchanged for
 /// channels, so that all of its work is shared out and borders need no halo.

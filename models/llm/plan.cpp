@@ -3,16 +3,25 @@
 
 namespace chorus {
 
+std::vector<WrongSize> wrong_heads(const LlmConfig& config, int tp) {
+  const int heads = config.num_attention_heads, kv_heads = config.num_key_value_heads;
+  const std::string over = " don't divide over tp_size " + std::to_string(tp);
+  std::vector<WrongSize> wrong;
+  if (heads % tp != 0) wrong.push_back({"num_attention_heads", "num_attention_heads " + std::to_string(heads) + over});
+  if (kv_heads % tp != 0 && tp % kv_heads != 0)
+    wrong.push_back(
+        {"num_key_value_heads", "num_key_value_heads " + std::to_string(kv_heads) + over + ", nor the other way round"});
+  return wrong;
+}
+
 Plan llm_plan(const LlmConfig& config, const Mesh& mesh, bool sequence_parallel) {
   using namespace placement;
   const Axis& tp = mesh.axis("tp");
   const Placement rows = sequence_parallel ? shard(0) : same;  // of activations between the products
   const Placement vector = sequence_parallel ? copy : same;    // of parameters that meet them
-  const int heads = config.num_attention_heads, kv_heads = config.num_key_value_heads;
+  const int kv_heads = config.num_key_value_heads;
   const std::int64_t head = config.head_size();
-  require(heads % tp.size == 0, "plan", "num_attention_heads ", heads, " don't divide over tp_size ", tp.size);
-  require(kv_heads % tp.size == 0 || tp.size % kv_heads == 0, "plan", "num_key_value_heads ", kv_heads,
-          " don't divide over tp_size ", tp.size, ", nor the other way round");
+  for (const WrongSize& wrong : wrong_heads(config, tp.size)) fail("plan", wrong.why);
 
   Plan plan;
   std::vector<ParamPlacement> kv{{"tp", shard(0), head}};

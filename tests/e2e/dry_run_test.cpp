@@ -94,6 +94,48 @@ TEST_P(DryRunKinds, EstimatesMemoryWithinTenPercent) {
   }
 }
 
+struct DryRunLayout {
+  const char* name;
+  int ranks;
+  std::vector<std::string> overrides;
+};
+class DryRunRanks : public ::testing::TestWithParam<DryRunLayout> {};
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, DryRunRanks,
+    ::testing::Values(DryRunLayout{"dp2", 2, {}}, DryRunLayout{"dp3_buckets", 3, {"parallel.ddp.bucket_size=2000"}},
+                      DryRunLayout{"tp2", 2, {"parallel.tp_size=2"}},
+                      DryRunLayout{"tp2_sp_dp2", 4, {"parallel.tp_size=2", "parallel.sequence_parallel=true"}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(DryRunRanks, EstimatesTheMemoryOfARank) {
+  const Folder folder(std::string("dry_run_") + GetParam().name);
+  const RunConfig config = config_of("plain", folder, GetParam().overrides);
+  const DryRun plan = plan_run(config, {}, GetParam().ranks);
+  EXPECT_FALSE(std::filesystem::exists(config.trainer.output_dir)) << "a dry run writes nothing";
+  const auto measured = measure_run(config, 1000, {}, GetParam().ranks);
+  ASSERT_EQ(plan.phases.size(), measured.size());
+  for (std::size_t p = 0; p < measured.size(); ++p) {
+    const auto& estimate = plan.phases[p];
+    const double step = estimate.fixed.total + estimate.step.total, found = measured[p].use.total;
+    EXPECT_NEAR(step, found, 0.1 * found) << estimate.name << '\n' << comparison_text(plan, measured);
+    for (const Category category : {Category::parameters, Category::optimizer}) {
+      const auto i = static_cast<std::size_t>(category);
+      EXPECT_EQ(estimate.fixed.of[i] + estimate.step.of[i], measured[p].use.of[i]) << name(category);
+    }
+  }
+}
+
+TEST(DryRun, TellsWhatTheFirstRankHolds) {
+  const Folder folder("dry_run_held");
+  const RunConfig config = config_of("salm", folder, {"parallel.tp_size=2"});
+  const DryRun plan = plan_run(config, {}, 6);
+  EXPECT_EQ(plan.layout.describe(), "TP2 DP3");
+  EXPECT_THAT(parameter_text(plan), HasSubstr("held by rank 0"));
+  EXPECT_THAT(parameter_text(plan), ::testing::ContainsRegex("llm.layers.3.mlp.down.weight +joint +.32, 64. +2048 +.32, 32."));
+  EXPECT_THAT(parameter_text(plan_run(config_of("salm", folder), {})), ::testing::Not(HasSubstr("held by")));
+  EXPECT_THROW(plan_run(config, {}, 3), Error);
+}
+
 TEST(DryRun, TellsParametersPhasesAndBatches) {
   const Folder folder("dry_run_text");
   const RunConfig config = config_of("salm", folder, {"batches.max_seconds=0.6"});

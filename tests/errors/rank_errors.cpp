@@ -1,6 +1,8 @@
 // Sizes that ranks can't be laid out in.
 #include <gtest/gtest.h>
 
+#include <regex>
+
 #include "errors/runs.h"
 #include "errors/sections.h"
 
@@ -18,29 +20,28 @@ Seen ranks_refused(const Scene& scene, const std::vector<std::string>& more, std
   return {ended.err, "nothing was started, made or changed; exit status 2"};
 }
 
-/// Of all ranks that find it, any may be the first to say so when training; a plan says it alone.
-Seen layout_refused(const Scene& scene, const std::vector<std::string>& more, std::initializer_list<std::string_view> parts) {
-  write_corpus(scene);
-  scene.write("my.toml", testing::tiny_config);
-  std::vector<std::string> arguments{"plan", "layout", "my.toml", "data.train=train.jsonl", "trainer.output_dir=run"};
+/// A plan and a training say the same, each before anything is read, made or changed.
+Seen layout_refused(const Scene& scene, const std::vector<std::string>& more, std::initializer_list<std::string_view> parts,
+                    const std::string& toml = std::string(testing::tiny_config)) {
+  scene.write("my.toml", toml);
+  std::vector<std::string> arguments{"plan", "layout", "my.toml", "data.train=my.toml", "trainer.output_dir=run"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   const Ended planned = scene.chorus(arguments);
-  EXPECT_EQ(planned.status, 1) << planned.err;
+  EXPECT_EQ(planned.status, 2) << planned.err;
   expect_parts(planned.err, parts);
-  EXPECT_FALSE(std::filesystem::exists("run"));
   arguments.erase(arguments.begin(), arguments.begin() + 2);
   arguments.insert(arguments.begin(), "train");
   const Ended trained = scene.chorus(arguments);
-  EXPECT_EQ(trained.status, 1) << trained.err;
-  expect_parts(trained.err, parts);
-  EXPECT_FALSE(std::filesystem::exists("run/checkpoints"));
-  return {planned.err, "no step was taken; the same command goes on with sizes that fit; exit status 1"};
+  EXPECT_EQ(trained.status, 2) << trained.err;
+  EXPECT_EQ(planned.err, trained.err);
+  EXPECT_FALSE(std::filesystem::exists("run"));
+  return {planned.err, "nothing was started, made or changed; exit status 2"};
 }
 
 }  // namespace
 
 void rank_errors(ErrorTable& table) {
-  table.section("Ranks", "`chorus plan layout` and `chorus train` say the same; when training, a rank's number comes first.");
+  table.section("Ranks", "`chorus plan layout` and `chorus train` say the same.");
   table.add("no rank", [](Scene& s) { return ranks_refused(s, {"--ranks", "0"}, {"--ranks", "not in range 1 to 4096"}); });
   table.add("a rank that isn't there", [](Scene& s) {
     s.write("my.toml", testing::tiny_config);
@@ -59,20 +60,30 @@ void rank_errors(ErrorTable& table) {
   });
   table.add("ranks that tp_size doesn't divide", [](Scene& s) {
     return layout_refused(s, {"parallel.tp_size=2", "--ranks", "3"},
-                          {"3 ranks are no multiple of tp_size * cp_size * pp_size", "these sizes need at least 2"});
+                          {"command line: parallel.tp_size: 3 ranks are no multiple of tp_size * cp_size * pp_size",
+                           "these sizes need at least 2"});
   });
   table.add("sizes whose product isn't the number of ranks", [](Scene& s) {
     return layout_refused(s, {"parallel.data_parallel_size=3", "parallel.tensor_parallel_size=2", "--ranks", "4"},
-                          {"dp_size is 3, but 4 ranks"});
+                          {"command line: parallel.data_parallel_size: dp_size is 3, but 4 ranks"});
   });
   table.add("heads that tp_size doesn't divide", [](Scene& s) {
-    return layout_refused(s, {"parallel.tp_size=3", "--ranks", "3"}, {"the encoder's heads 2 don't divide over tp_size 3"});
+    return layout_refused(s, {"--ranks", "3"},
+                          {"3 errors", "my.toml:34:9: model.encoder.heads: the encoder's heads 2 don't divide over tp_size 3",
+                           "my.toml:43:23: model.llm.num_attention_heads: num_attention_heads 2 don't divide over tp_size 3",
+                           "my.toml:44:23: model.llm.num_key_value_heads: "},
+                          std::string(testing::tiny_config) + "[parallel]\ntp_size = 3\n");
   });
   table.add("key/value heads that neither divide tp_size nor are divided by it", [](Scene& s) {
     return layout_refused(s,
                           {"model.encoder.d_model=24", "model.encoder.heads=3", "model.llm.hidden_size=24",
                            "model.llm.num_attention_heads=6", "parallel.tp_size=3", "--ranks", "3"},
                           {"num_key_value_heads 2 don't divide over tp_size 3, nor the other way round"});
+  });
+  table.add("more ranks than a process should have", [](Scene& s) {
+    Seen seen = ranks_refused(s, {"--ranks", "4096"}, {"--ranks 4096: ranks are threads of this process, which may use "});
+    seen.message = std::regex_replace(seen.message, std::regex("use \\d+ cores?; at most \\d+"), "use N cores; at most M");
+    return seen;
   });
 }
 
