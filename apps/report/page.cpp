@@ -24,6 +24,7 @@ std::string state(const Run& run) {
 std::string about(const Run& run) {
   std::string out = state(run);
   if (run.parameters > 0) out += " · " + decimal(static_cast<double>(run.parameters) / 1e6, 2) + " million parameters";
+  if (run.ranks > 1) out += " · " + std::to_string(run.ranks) + " ranks: " + escape(run.layout);
   if (run.phases.size() > 1) {
     out += " · phases ";
     for (std::size_t i = 0; i < run.phases.size(); ++i) out += (i ? ", " : "") + escape(run.phases[i].name);

@@ -79,6 +79,8 @@ class MetricsReader {
       if (run_.invocations++ == 0) run_.started = value_or(line, "time", 0);
       run_.total_steps = static_cast<std::int64_t>(value_or(line, "total_steps", 0));
       run_.parameters = static_cast<std::int64_t>(value_or(line, "parameters", 0));
+      run_.ranks = static_cast<int>(value_or(line, "ranks", 1));
+      run_.layout = text(line, "layout");
     } else if (event == "step") {
       // The line "start" may be among those that a full disk cost.
       if (!run_.steps.empty() && step <= run_.steps.back()) forget_after(step - 1);

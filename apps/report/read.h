@@ -42,6 +42,8 @@ struct Run {
   std::vector<TranscriptRow> transcripts;  ///< of the last evaluation that has any
   int invocations = 0;
   std::int64_t total_steps = 0, parameters = 0;  ///< 0: not known
+  int ranks = 1;                                 ///< of the newest invocation, as is:
+  std::string layout;                            ///< "TP2 SP DP2"; empty: not known
   double started = 0, written = 0;               ///< seconds since 1970: first invocation; newest line of metrics.jsonl
   std::string outcome;                           ///< finished, stopped, paused; empty: still going on, or interrupted
   std::string config;                            ///< text of config.toml

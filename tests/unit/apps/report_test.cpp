@@ -25,15 +25,16 @@ class Report : public ::testing::Test {
     int steps = 700;
     double salt = 0;
     bool llm = true, ctc = true, evaluations = true, end = true, hears = true;
+    int ranks = 0;  ///< 0: a run of before they were recorded
     std::string phase = "joint", text = "press one for help", heard = "press won fur help please";
   };
   std::filesystem::path write_run(const std::string& name, const Options& o) {
     const auto folder = root / name;
     std::filesystem::create_directories(folder);
     std::ofstream metrics(folder / "metrics.jsonl"), transcripts(folder / "transcripts.jsonl");
-    metrics
-        << ordered_json{{"event", "start"}, {"step", 0}, {"total_steps", o.steps}, {"time", 1.7e9}, {"parameters", 3'440'000}}
-        << '\n';
+    ordered_json start{{"event", "start"}, {"step", 0}, {"total_steps", o.steps}, {"time", 1.7e9}, {"parameters", 3'440'000}};
+    if (o.ranks > 0) start["ranks"] = o.ranks, start["layout"] = o.ranks == 1 ? "1 rank" : "TP2 SP DP2";
+    metrics << start << '\n';
     for (int step = 1; step <= o.steps; ++step) {
       const bool first = step <= o.steps / 3;
       const double x = step + o.salt, loss = 3 / std::sqrt(x) + 0.1 * std::sin(x);
@@ -111,6 +112,13 @@ class Report : public ::testing::Test {
   }
   static bool has(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
 };
+
+TEST_F(Report, SaysHowARunWasLaidOutOnRanks) {
+  const auto said = [&](int ranks) { return page_of({write_run("run", {.steps = 5, .ranks = ranks})}); };
+  EXPECT_TRUE(has(said(4), " · 4 ranks: TP2 SP DP2 · "));
+  EXPECT_FALSE(has(said(1), "rank"));
+  EXPECT_FALSE(has(said(0), "rank"));
+}
 
 TEST_F(Report, EveryFigureIsWhatTheLinesSay) {
   const auto folder = write_run("run", {});
