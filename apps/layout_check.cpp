@@ -50,7 +50,7 @@ std::string too_many_ranks(int ranks, int cores) {
   if (ranks <= most) return "";
   return "--ranks " + std::to_string(ranks) + ": ranks are threads of this process, which may use " + std::to_string(cores) +
          (cores == 1 ? " core" : " cores") + "; at most " + std::to_string(most) +
-         " are started there. What each of so many would hold is shown by --dry-run and by chorus plan layout; mpirun starts "
+         " are started on them. What each of so many would hold is shown by --dry-run and by chorus plan layout; mpirun starts "
          "ranks on several machines";
 }
 

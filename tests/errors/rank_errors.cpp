@@ -81,7 +81,8 @@ void rank_errors(ErrorTable& table) {
                           {"num_key_value_heads 2 don't divide over tp_size 3, nor the other way round"});
   });
   table.add("more ranks than a process should have", [](Scene& s) {
-    Seen seen = ranks_refused(s, {"--ranks", "4096"}, {"--ranks 4096: ranks are threads of this process, which may use "});
+    Seen seen = ranks_refused(s, {"data.train=my.toml", "--ranks", "4096"},
+                              {"--ranks 4096: ranks are threads of this process, which may use "});
     seen.message = std::regex_replace(seen.message, std::regex("use \\d+ cores?; at most \\d+"), "use N cores; at most M");
     return seen;
   });
