@@ -145,11 +145,10 @@ MemoryByPart measured(const RunConfig& config, const PhaseConfig& phase, const T
   Context context;
   const auto mesh = Mesh::silent(layout, 0);
   if (config.parallel.tp_comm_overlap) mesh->overlap_exchanges();
-  const auto built = build_salm(context, config, tokenizer, rules_for(config, tokenizer, frozen), *mesh);
-  TrainerConfig trainer = config.trainer;
-  if (!trainer.activation_offload_folder.empty())  // which may not be there yet, and a dry run makes none
-    trainer.activation_offload_folder = std::filesystem::temp_directory_path();
-  checkpoint_activations(built->model, trainer);
+  RunConfig here = config;
+  if (!here.trainer.activation_offload_folder.empty())  // which may not be there yet, and a dry run makes none
+    here.trainer.activation_offload_folder = std::filesystem::temp_directory_path();
+  const auto built = build_salm(context, here, tokenizer, rules_for(config, tokenizer, frozen), *mesh);
   DataParallel gradients(built->store, *mesh->axis("dp_cp").group, config.parallel.ddp, grad_sums(built->store, *mesh));
   if (built->model.ctc_head && config.model.ctc_compressor) {
     built->model.ctc_head->weight.value.fill(0);

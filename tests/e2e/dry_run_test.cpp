@@ -104,6 +104,10 @@ INSTANTIATE_TEST_SUITE_P(
     Layouts, DryRunRanks,
     ::testing::Values(DryRunLayout{"dp2", 2, {}}, DryRunLayout{"dp3_buckets", 3, {"parallel.ddp.bucket_size=2000"}},
                       DryRunLayout{"tp2", 2, {"parallel.tp_size=2"}},
+                      DryRunLayout{"tp2_full",
+                                   2,
+                                   {"parallel.tp_size=2", "trainer.activation_checkpointing_llm=full",
+                                    "trainer.activation_checkpointing_perception=full"}},
                       DryRunLayout{"tp2_sp_dp2", 4, {"parallel.tp_size=2", "parallel.sequence_parallel=true"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
