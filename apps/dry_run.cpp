@@ -105,7 +105,6 @@ std::vector<PlannedParameter> planned_parameters(const RunConfig& config, const 
 DryRun plan_run(const RunConfig& config, const std::function<void(const std::string&)>& say, int ranks) {
   DryRun plan;
   plan.layout = mesh_shape(config.parallel.sizes(), ranks);
-  plan.sequence_parallel = config.parallel.sequence_parallel;
   // Kernels' scratch is per thread.
   omp_set_num_threads(config.trainer.threads > 0 ? config.trainer.threads : std::max(1, compute_threads() / ranks));
   const UsableEntries usable = training_entries(config, say);

@@ -31,7 +31,6 @@ struct PlannedPhase {
 
 struct DryRun {
   MeshShape layout;
-  bool sequence_parallel = false;
   std::vector<PlannedParameter> parameters;
   std::vector<PlannedPhase> phases;
   double loader_bytes = 0, cache_bytes = 0;  ///< beside tensors: batches prepared ahead; decoded sound kept, at most

@@ -14,7 +14,7 @@ int run_dry_run(const Loaded<RunConfig>& loaded, std::int64_t measured_steps, in
         "\n== layout\n%d ranks: %s\nParameters held, batches prepared and memory are those of one rank: the first one's part "
         "of "
         "the model, the heaviest microbatch of any.\n",
-        ranks, plan.layout.describe(plan.sequence_parallel).c_str());
+        ranks, config.parallel.layout(plan.layout).c_str());
   std::printf("\n== parameters\n%s", parameter_text(plan).c_str());
   std::printf("\n== batches, of the first epoch of each phase\n%s", batch_text(plan).c_str());
   std::printf("\n== memory, estimated\n%s", memory_text(plan).c_str());

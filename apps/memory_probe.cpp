@@ -29,10 +29,11 @@ void set_layers(SalmConfig& model, const Layers& layers) {
 }
 
 /// How many layers of each kind tell what one more takes: one, or two where a layer is computed again beside the gradients of
-/// those behind it.
-Layers telling_layers(const TrainerConfig& trainer) {
-  const int perception = trainer.activation_checkpointing_perception == "none" ? 1 : 2;
-  return {perception, perception, trainer.activation_checkpointing_llm == "none" ? 1 : 2};
+/// those behind it, or three where values of neighbours are gathered or gradients of them summed meanwhile.
+Layers telling_layers(const RunConfig& config) {
+  const auto with = [&](const std::string& mode) { return config.parallel.sharding != "none" ? 3 : mode == "none" ? 1 : 2; };
+  const int perception = with(config.trainer.activation_checkpointing_perception);
+  return {perception, perception, with(config.trainer.activation_checkpointing_llm)};
 }
 
 struct LayerPath {
@@ -140,22 +141,38 @@ Workload made_up(Context& context, const RunConfig& config, const PhaseConfig& p
 /// memory is an affine function of these numbers, since a layer holds either its activations or its gradients.
 using MemoryByPart = std::vector<MemoryUse>;
 
+/// The first rank of a layout with its part of a model, ready for a step.
+struct FirstRank {
+  FirstRank(const RunConfig& config, const Tokenizer& tokenizer, const Frozen& frozen, const MeshShape& layout)
+      : mesh(Mesh::silent(layout, 0)) {
+    if (config.parallel.tp_comm_overlap) mesh->overlap_exchanges();
+    RunConfig here = config;
+    if (!here.trainer.activation_offload_folder.empty())  // which may not be there yet, and a dry run makes none
+      here.trainer.activation_offload_folder = std::filesystem::temp_directory_path();
+    built = build_salm(context, here, tokenizer, rules_for(config, tokenizer, frozen), *mesh);
+    parallel = make_data_parallel(built->store, *mesh, config.parallel.data_parallel(), [&] {
+      return loss_term(loss_without_rows(built->model, context, dtype_of_precision(config.trainer.precision)), *mesh);
+    });
+    // Nobody trains this model; only its shapes matter. A compressor needs a constant head.
+    for (const auto* entries : {&built->store.trainable, &built->store.frozen}) {
+      for (const auto& entry : *entries) {
+        if (!built->model.ctc_head || !config.model.ctc_compressor) continue;
+        entry.value.fill(0);
+        entry.master.fill(0);
+      }
+    }
+    parallel->values_loaded();
+  }
+  Context context;
+  std::unique_ptr<Mesh> mesh;
+  std::unique_ptr<BuiltSalm> built;
+  std::unique_ptr<DataParallel> parallel;
+};
+
 MemoryByPart measured(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer, const Frozen& frozen,
                       std::span<const SampleShape> shapes, bool accumulates, const MeshShape& layout) {
-  Context context;
-  const auto mesh = Mesh::silent(layout, 0);
-  if (config.parallel.tp_comm_overlap) mesh->overlap_exchanges();
-  RunConfig here = config;
-  if (!here.trainer.activation_offload_folder.empty())  // which may not be there yet, and a dry run makes none
-    here.trainer.activation_offload_folder = std::filesystem::temp_directory_path();
-  const auto built = build_salm(context, here, tokenizer, rules_for(config, tokenizer, frozen), *mesh);
-  DataParallel gradients(built->store, *mesh->axis("dp_cp").group, config.parallel.ddp, grad_sums(built->store, *mesh));
-  if (built->model.ctc_head && config.model.ctc_compressor) {
-    built->model.ctc_head->weight.value.fill(0);
-    built->model.ctc_head->bias.value.fill(0);
-    built->store.masters.fill(0);  // nobody trains this model; only its shapes matter
-    built->store.masters_to_values();
-  }
+  FirstRank rank(config, tokenizer, frozen, layout);
+  auto& [context, mesh, built, parallel] = rank;
   std::map<const Node*, std::string> part_of;
   for (const auto& entry : built->store.trainable) part_of[entry.param->leaf.get()] = without_layer(entry.path).kind;
   const MemoryStats before = context.memory.stats();
@@ -169,7 +186,7 @@ MemoryByPart measured(const RunConfig& config, const PhaseConfig& phase, const T
     context.memory.reset_peak();
   };
   context.memory.reset_peak();
-  gradients.start_step();
+  parallel->start_step();
   const int microbatches = accumulates ? 2 : 1;
   for (int micro = 0; micro < microbatches; ++micro) {
     std::string part;
@@ -183,10 +200,10 @@ MemoryByPart measured(const RunConfig& config, const PhaseConfig& phase, const T
         part = leaf->second;
       }
     };
-    gradients.backward(loss_term(loss.total, *mesh), micro + 1 == microbatches, {.after = after});
+    parallel->backward(loss_term(loss.total, *mesh), micro + 1 == microbatches, {.after = after});
     close_part();
   }
-  gradients.finish_step();
+  parallel->finish_step();
   close_part();
   return parts;
 }
@@ -208,6 +225,29 @@ MemoryUse largest(const MemoryByPart& parts) {
   return use;
 }
 
+/// What `measure` finds of models with few layers, extrapolated to all of them.
+MemoryUse over_layers(const RunConfig& config, const Frozen& frozen,
+                      const std::function<MemoryByPart(const RunConfig& smaller)>& measure) {
+  const Layers whole = layers_of(config.model);
+  const auto with = [&](const Layers& layers) {
+    RunConfig smaller = config;
+    set_layers(smaller.model, layers);
+    return measure(smaller);
+  };
+  if (!frozen.alike) return largest(with(whole));
+  Layers base = telling_layers(config);
+  for (std::size_t kind = 0; kind < whole.size(); ++kind) base[kind] = std::min(base[kind], whole[kind]);
+  const MemoryByPart first = with(base);
+  MemoryByPart use = first;
+  for (std::size_t kind = 0; kind < whole.size(); ++kind) {
+    if (whole[kind] == base[kind]) continue;
+    Layers more = base;
+    ++more[kind];
+    use = extrapolated(use, with(more), first, whole[kind] - base[kind]);
+  }
+  return largest(use);
+}
+
 }  // namespace
 
 MemoryUse operator+(MemoryUse a, const MemoryUse& b) {
@@ -223,6 +263,18 @@ MemoryUse largest(MemoryUse a, const MemoryUse& b) {
 }
 
 MemoryUse fixed_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer, const MeshShape& layout) {
+  if (config.parallel.sharding != "none") {  // slices of units: measured, as what a step takes is
+    const Frozen frozen = frozen_parameters(config, phase, tokenizer);
+    return over_layers(config, frozen, [&](const RunConfig& smaller) {
+      FirstRank rank(smaller, tokenizer, frozen, layout);
+      const Optimizer optimizer(smaller.optimizer, rank.built->store);
+      const MemoryStats held = rank.context.memory.stats();
+      MemoryUse use;
+      for (std::size_t i = 0; i < category_count; ++i) use.of[i] = static_cast<double>(held.current[i]);
+      use.total = static_cast<double>(held.total);
+      return MemoryByPart{use};
+    });
+  }
   Salm declared(sized_config(config, tokenizer), tokenizer.size() + 1);
   Mesh mesh(layout, 0);
   apply(salm_plan(declared.config, mesh, config.parallel.sequence_parallel), declared, mesh);
@@ -258,24 +310,9 @@ RowCounts row_counts(const RunConfig& config, const Prompt& prompt, std::span<co
 MemoryUse step_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer,
                       std::span<const SampleShape> samples, bool accumulates, const MeshShape& layout) {
   const Frozen frozen = frozen_parameters(config, phase, tokenizer);
-  const Layers whole = layers_of(config.model);
-  const auto with = [&](const Layers& layers) {
-    RunConfig smaller = config;
-    set_layers(smaller.model, layers);
+  return over_layers(config, frozen, [&](const RunConfig& smaller) {
     return measured(smaller, phase, tokenizer, frozen, samples, accumulates, layout);
-  };
-  if (!frozen.alike) return largest(with(whole));
-  Layers base = telling_layers(config.trainer);
-  for (std::size_t kind = 0; kind < whole.size(); ++kind) base[kind] = std::min(base[kind], whole[kind]);
-  const MemoryByPart first = with(base);
-  MemoryByPart use = first;
-  for (std::size_t kind = 0; kind < whole.size(); ++kind) {
-    if (whole[kind] == base[kind]) continue;
-    Layers more = base;
-    ++more[kind];
-    use = extrapolated(use, with(more), first, whole[kind] - base[kind]);
-  }
-  return largest(use);
+  });
 }
 
 }  // namespace chorus

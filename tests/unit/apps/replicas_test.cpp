@@ -3,6 +3,7 @@
 #include <chorus/nn/layers/feed_forward.h>
 #include <chorus/parallel/group/threads.h>
 #include <chorus/parallel/plan.h>
+#include <chorus/parallel/sharded.h>
 #include <gmock/gmock.h>
 
 #include <mutex>
@@ -81,6 +82,31 @@ TEST(Replicas, OneBitOnOneRankIsFoundByAll) {
                    flip_a_bit(model.mlp.down.weight.value);
                  }),
               Each(HasSubstr("{0 2 3 4 5} {1}; it is the first of 2 tensors that differ")));
+}
+
+// Two ranks share out the store, and two more have copies of their slices.
+TEST(Replicas, SlicesAreComparedWhereTheyAreCopies) {
+  std::vector<std::string> said(4);
+  run_ranks(4, {}, [&](Group& world) {
+    Mesh mesh(world, mesh_shape({.dp_replicate = 2}, 4));
+    Context context;
+    Replicated model;
+    const ParamStore store =
+        materialize(model, context, {.dtype = DType::f32, .seed = 3, .share = store_share(Sharding::full, mesh)});
+    check_replicas(store, world, 1);
+    const auto& entry = store.trainable[3];
+    ASSERT_EQ(entry.path, "mlp.down.weight");
+    ASSERT_EQ(entry.count > 0, world.rank() % 2 == 1) << "the second slice has it";
+    if (world.rank() == 3) flip_a_bit(entry.value);
+    try {
+      check_replicas(store, world, 2);
+    } catch (const Error& error) {
+      said[static_cast<std::size_t>(world.rank())] = error.what();
+    }
+  });
+  EXPECT_THAT(
+      said,
+      Each(HasSubstr("after step 2 ranks that hold the same part of mlp.down.weight hold other values of it: {1} {3}. A")));
 }
 
 }  // namespace
