@@ -20,19 +20,19 @@ std::string group_of(const std::string& name) { return name.substr(0, name.find(
 
 }  // namespace
 
-void read_tensors(const Checkpoint& checkpoint, std::span<const std::pair<std::string, Tensor>> tensors,
-                  const ReadOptions& options) {
+void read_parts(const Checkpoint& checkpoint, std::span<const NamedPart> parts, const ReadOptions& options) {
   std::set<std::string> wanted, groups;
   std::vector<std::string> missing, extra, shapes;
-  for (const auto& [name, tensor] : tensors) {
+  for (const NamedPart& part : parts) {
+    const std::string& name = part.name;
     wanted.insert(name);
     groups.insert(group_of(name));
     const SavedTensor* saved = checkpoint.manifest().find(name);
     if (!saved) {
       missing.push_back(name);
-    } else if (!(saved->shape == tensor.shape())) {
+    } else if (!(saved->shape == part.shape())) {
       std::ostringstream text;
-      text << name << ' ' << saved->shape << " instead of " << tensor.shape();
+      text << name << ' ' << saved->shape << " instead of " << part.shape();
       shapes.push_back(text.str());
     }
   }
@@ -41,7 +41,7 @@ void read_tensors(const Checkpoint& checkpoint, std::span<const std::pair<std::s
   require(missing.empty() && extra.empty() && shapes.empty(), "checkpoint", checkpoint.folder().string(),
           " is of another model than config.toml and tokenizer.model of the run describe:",
           listed(" of another shape:", shapes), listed(" missing in it:", missing), listed(" that the model lacks:", extra));
-  for (const auto& [name, tensor] : tensors) checkpoint.read(name, tensor, options);
+  for (const NamedPart& part : parts) fill_part(part, [&](const Tensor& whole) { checkpoint.read(part.name, whole, options); });
 }
 
 }  // namespace chorus

@@ -58,8 +58,7 @@ void init_from_run(const InitFromConfig& source, const std::string& key, const R
       missing += (missing.empty() ? "" : ", ") + path;
       continue;
     }
-    fill_parts({part}, [&](const NamedTensors& wholes) {
-      const Tensor& whole = wholes[0].second;
+    fill_part(part, [&](const Tensor& whole) {
       require(saved->shape == whole.shape(), "init_from", key, ": ", path, " has shape ", whole.shape(), " here and ",
               saved->shape, " in ", checkpoint->folder().string(), "; let ", key, ".keep leave it out");
       require(same_pieces || !follows_vocabulary(path, config.model), "init_from", key, ": the rows of ", path,

@@ -47,6 +47,12 @@ struct ParallelConfig {
     check(!sequence_parallel || tp() > 1, "sequence_parallel", "needs a tp_size of more than 1");
     check(dp_replicate_size == 1 || sharding != "none", "dp_replicate_size", dp_replicate_size,
           " is for a sharding other than \"none\"");
+    check(fsdp.reshard_after_forward == "auto" || sharding == "full", "fsdp.reshard_after_forward", fsdp.reshard_after_forward,
+          " is for sharding = \"full\"; it is \"", sharding, '"');
+    check(!fsdp.defer_grad_sync || sharding == "full" || sharding == "gradients", "fsdp.defer_grad_sync",
+          "is for sharding = \"gradients\" and \"full\"; it is \"", sharding, '"');
+    check(ddp.find_unused_parameters || sharding == "none", "ddp.find_unused_parameters",
+          "is for sharding = \"none\"; it is \"", sharding, '"');
     check(!tp_comm_overlap || tp() > 1, "tp_comm_overlap", "needs a tp_size of more than 1");
   }
   int dp() const { return dp_size ? dp_size : data_parallel_size; }

@@ -25,10 +25,10 @@ std::unique_ptr<BuiltSalm> declared_salm(const RunConfig& config, const Tokenize
 }
 
 void give_memory(BuiltSalm& built, Context& context, const RunConfig& config, const FreezeRules& freeze,
-                 const std::optional<StoreShare>& share) {
+                 const std::optional<StoreShard>& share) {
   built.store = materialize(
       built.model, context,
-      {.dtype = dtype_of_precision(config.trainer.precision), .seed = config.trainer.seed, .freeze = freeze, .share = share});
+      {.dtype = dtype_of_precision(config.trainer.precision), .seed = config.trainer.seed, .freeze = freeze, .shard = share});
 }
 }  // namespace
 
@@ -58,7 +58,7 @@ std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config,
   checkpoint_activations(built->model, config.trainer);
   apply(salm_plan(built->model.config, mesh, config.parallel.sequence_parallel), built->model, mesh);
   if (!mesh.alone()) check_salm_layouts(built->model, context, dtype_of_precision(config.trainer.precision));
-  give_memory(*built, context, config, freeze, store_share(sharding_of(config.parallel.sharding), mesh));
+  give_memory(*built, context, config, freeze, store_shard(sharding_of(config.parallel.sharding), mesh));
   return built;
 }
 

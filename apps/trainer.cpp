@@ -181,7 +181,9 @@ class Trainer {
     phase.built = build_salm(context_, config_, inputs_.tokenizer,
                              {phase.config->freeze_params, phase.config->prevent_freeze_params}, mesh_);
     phase.data_parallel = make_data_parallel(phase.built->store, mesh_, config_.parallel.data_parallel(), [&] {
-      return loss_term(loss_without_rows(phase.built->model, context_, dtype_of_precision(config_.trainer.precision)), mesh_);
+      return loss_term(loss_without_rows(phase.built->model, context_, dtype_of_precision(config_.trainer.precision),
+                                         phase.config->llm_weight, phase.config->ctc_weight),
+                       mesh_);
     });
     phase.optimizer = Optimizer(config_.optimizer, phase.built->store);
     return phase;
@@ -228,8 +230,7 @@ class Trainer {
               checkpoint->folder().string(), " is in phase ", progress_.phase, " of ", config_.phases.size());
       phase_ = make_phase();
       require_same_inputs(progress_, inputs_, config_.trainer.output_dir);
-      fill_parts(named_tensors(*phase_.built, phase_.optimizer),
-                 [&](const NamedTensors& wholes) { read_tensors(*checkpoint, wholes); });
+      read_parts(*checkpoint, named_tensors(*phase_.built, phase_.optimizer));
       phase_.built->store.masters_to_values();
       phase_.data_parallel->values_loaded();
       phase_.optimizer.set_steps(progress_.phase_step);
@@ -473,27 +474,36 @@ class Trainer {
 
   void save() {
     if (saved_step_ == progress_.step) return;
+    const std::vector<NamedPart> parts = named_tensors(*phase_.built, phase_.optimizer);
+    WholeTensors wholes(world_, parts, phase_.built->store, mesh_);
     std::vector<CheckpointEntry> entries;
-    for (auto& [name, tensor] : whole_tensors(named_tensors(*phase_.built, phase_.optimizer), phase_.built->store, mesh_))
-      entries.push_back({name, tensor});
-    from_leader("no checkpoint of step " + std::to_string(progress_.step), [&] {
-      const auto saved = save_checkpoint(checkpoints(), static_cast<std::uint64_t>(progress_.step), entries, to_json(progress_),
-                                         canonical_toml(config_), {.keep = config_.trainer.keep_checkpoints});
-      for (const auto& warning : saved.warnings) say(warning);
-    });
+    for (const NamedPart& part : parts)
+      entries.push_back({.path = part.name, .tensor = {}, .fetch = [&] { return wholes.next(); }});
+    from_leader(
+        "no checkpoint of step " + std::to_string(progress_.step),
+        [&] {
+          const auto saved =
+              save_checkpoint(checkpoints(), static_cast<std::uint64_t>(progress_.step), entries, to_json(progress_),
+                              canonical_toml(config_), {.keep = config_.trainer.keep_checkpoints});
+          for (const auto& warning : saved.warnings) say(warning);
+        },
+        [&] { wholes.skip_rest(); });
     saved_step_ = progress_.step;
   }
 
-  /// The first rank does it; where it fails, the others throw too.
-  void from_leader(const std::string& otherwise, const std::function<void()>& what) {
+  /// The first rank does it; where it fails, the others throw too. `together`: what all ranks do before they hear of that.
+  void from_leader(const std::string& otherwise, const std::function<void()>& what, const std::function<void()>& together) {
     std::exception_ptr problem;
     if (leads()) {
       try {
         what();
+      } catch (const GroupEnded&) {
+        throw;
       } catch (...) {
         problem = std::current_exception();
       }
     }
+    together();
     std::int64_t failed = problem != nullptr;
     world_.broadcast(std::span<std::int64_t>(&failed, 1), 0);
     if (problem) std::rethrow_exception(problem);
@@ -546,7 +556,7 @@ class Trainer {
     return {.outcome = outcome,
             .step = progress_.step,
             .train_seconds = progress_.train_seconds,
-            .weight_hash = weight_hash(whole_tensors(named_weights(*phase_.built), phase_.built->store, mesh_)),
+            .weight_hash = weight_hash(*phase_.built, world_, mesh_),
             .skipped_steps = progress_.skipped_steps,
             .failed_saves = failed_saves_,
             .drops = progress_.drops};

@@ -95,9 +95,14 @@ std::string parameter_path(std::string name) {
   return name;
 }
 
-std::string weight_hash(const NamedTensors& weights) {
+std::string weight_hash(const BuiltSalm& built, Group& world, const Mesh& mesh) {
   Hasher hasher;
-  for (const auto& [path, tensor] : weights) hasher.update(tensor.data(), tensor.bytes());
+  const std::vector<NamedPart> parts = named_weights(built);
+  WholeTensors wholes(world, parts, built.store, mesh);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Tensor whole = wholes.next();
+    hasher.update(whole.data(), whole.bytes());
+  }
   return hasher.hex();
 }
 

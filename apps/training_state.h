@@ -41,8 +41,8 @@ std::vector<NamedPart> named_weights(const BuiltSalm& built);
 /// "model/llm/norm/weight" -> "llm.norm.weight".
 std::string parameter_path(std::string checkpoint_name);
 
-/// XXH3-128 of all weights, in their order.
-std::string weight_hash(const NamedTensors& weights);
+/// XXH3-128 of all weights, in their order. All ranks call it.
+std::string weight_hash(const BuiltSalm& built, Group& world, const Mesh& mesh);
 
 /// Copies parameters and buffers whose path matches one of `keep` (from its start) from the model of the phase
 /// before. A pattern that matches nothing is an error. Returns how many parameters were kept. All ranks call it.

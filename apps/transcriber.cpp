@@ -223,8 +223,7 @@ LoadedRun load_run(const std::filesystem::path& folder, const std::function<void
   // Nothing is trained here: without gradients and masters a model takes a fraction of the memory.
   run.built = build_salm(*run.context, run.config, run.inputs->tokenizer, {{".*"}, {}});
   require_same_inputs(progress_from_json(checkpoint->manifest().state), *run.inputs, folder);
-  fill_parts(named_weights(*run.built),
-             [&](const NamedTensors& wholes) { read_tensors(*checkpoint, wholes, {.convert = true}); });
+  read_parts(*checkpoint, named_weights(*run.built), {.convert = true});
   run.transcriber = std::make_unique<Transcriber>(*run.context, run.built->model, run.config, *run.inputs);
   return run;
 }

@@ -3,35 +3,32 @@
 
 namespace chorus {
 
-NamedTensors whole_tensors(const std::vector<NamedPart>& parts, const ParamStore& store, const Mesh& mesh) {
-  NamedTensors wholes;
-  for (const auto& [name, tensor, entry] : parts) {
-    if (!entry) {
-      wholes.push_back({name, tensor});
-      continue;
-    }
-    const Tensor own = held(tensor, *entry, store, mesh);
-    wholes.push_back({name, divided(*entry->param) ? merged(own.clone(), *entry->param, mesh) : own});
+Tensor WholeTensors::next() {
+  const auto& [name, tensor, entry] = parts_.at(next_++);
+  if (!entry) return tensor;
+  try {
+    const Tensor own = held(tensor, *entry, store_, mesh_);
+    return divided(*entry->param) ? merged(own.clone(), *entry->param, mesh_) : own;
+  } catch (const GroupEnded&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string cause = "rank " + std::to_string(world_.rank()) + " can't gather " + name + ": " + error.what();
+    world_.end_all(cause);
+    throw GroupEnded(cause);
   }
-  return wholes;
 }
 
-void fill_parts(const std::vector<NamedPart>& parts, const std::function<void(const NamedTensors&)>& fill) {
-  const auto all_of = [](const NamedPart& part) {
-    return !part.entry || (part.entry->buffer < 0 && !divided(*part.entry->param));
-  };
-  NamedTensors wholes;
-  for (const auto& part : parts) {
-    Tensor whole = part.tensor;
-    if (part.entry) {
-      const Shape& shape = part.entry->param->global;
-      whole = all_of(part) ? whole.reshaped(shape) : Tensor::empty(whole.context(), shape, whole.dtype(), Category::workspace);
-    }
-    wholes.push_back({part.name, std::move(whole)});
-  }
-  fill(wholes);
-  for (std::size_t i = 0; i < parts.size(); ++i)
-    if (!all_of(parts[i])) take_owned(part_of(wholes[i].second, *parts[i].entry->param), *parts[i].entry, parts[i].tensor);
+void WholeTensors::skip_rest() {
+  while (next_ < parts_.size()) next();
+}
+
+void fill_part(const NamedPart& part, const std::function<void(const Tensor& whole)>& fill) {
+  if (!part.entry) return fill(part.tensor);
+  const Param& param = *part.entry->param;
+  if (part.entry->buffer < 0 && !divided(param)) return fill(part.tensor.reshaped(param.global));
+  const Tensor whole = Tensor::empty(part.tensor.context(), param.global, part.tensor.dtype(), Category::workspace);
+  fill(whole);
+  take_owned(part_of(whole, param), *part.entry, part.tensor);
 }
 
 }  // namespace chorus

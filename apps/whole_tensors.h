@@ -5,26 +5,37 @@
 
 #include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace chorus {
 
-/// Tensors by their names in checkpoints ("model/llm/norm/weight").
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
-
-/// What this rank owns of one: of a parameter's master, value or optimizer state [Entry::count]; or a buffer, which every rank
-/// has whole.
+/// What this rank owns of a tensor: of a parameter's master, value or optimizer state [Entry::count]; or a buffer, which every
+/// rank has whole. The name is that in checkpoints ("model/llm/norm/weight").
 struct NamedPart {
   std::string name;
   Tensor tensor;
-  const ParamStore::Entry* entry = nullptr;  ///< null for a buffer
+  const ParamStore::Entry* entry = nullptr;                                             ///< null for a buffer
+  const Shape& shape() const { return entry ? entry->param->global : tensor.shape(); }  ///< of the whole
 };
 
-/// The whole of each. All ranks call it. What a rank has all of is the part itself in its parameter's shape.
-NamedTensors whole_tensors(const std::vector<NamedPart>& parts, const ParamStore& store, const Mesh& mesh);
+/// The whole of each of `parts`, one after another, so that a rank holds one at a time. All ranks take all of them. An error on
+/// one rank, such as too little memory, ends the group: the others are in the same exchange.
+class WholeTensors {
+ public:
+  WholeTensors(Group& world, const std::vector<NamedPart>& parts, const ParamStore& store, const Mesh& mesh)
+      : world_(world), parts_(parts), store_(store), mesh_(mesh) {}
+  Tensor next();
+  void skip_rest();
 
-/// Has `fill` write whole tensors and takes this rank's parts of them into `parts`. No rank waits for another.
-void fill_parts(const std::vector<NamedPart>& parts, const std::function<void(const NamedTensors& wholes)>& fill);
+ private:
+  Group& world_;
+  const std::vector<NamedPart>& parts_;
+  const ParamStore& store_;
+  const Mesh& mesh_;
+  std::size_t next_ = 0;
+};
+
+/// Has `fill` write the whole tensor and takes this rank's part of it. No rank waits for another.
+void fill_part(const NamedPart& part, const std::function<void(const Tensor& whole)>& fill);
 
 }  // namespace chorus

@@ -24,6 +24,7 @@ struct Options {
   DType dtype = DType::f32;
   std::string export_file;
   Sharding sharding = Sharding::none;
+  std::string sharding_name;
   ShardingOptions shards;
 };
 
@@ -60,6 +61,7 @@ Options parse(int argc, char** argv) {
       options.tokens = count(1);
     } else if (word == "--sharding") {
       options.sharding = sharding_of(value);
+      options.sharding_name = value;
     } else if (word == "--reshard") {
       require(value == "auto" || value == "always" || value == "never", "bench_parallel", "--reshard ", value,
               "; expected auto, always or never");
@@ -85,7 +87,7 @@ void run_rank(Group& world, const Options& options, double resident_at_start) {
   Context context;
   const Mesh mesh(world, mesh_shape({}, world.size()));
   const auto work =
-      make_decoder(context, options.dtype, options.tokens, {world.rank(), world.size(), store_share(options.sharding, mesh)});
+      make_decoder(context, options.dtype, options.tokens, {world.rank(), world.size(), store_shard(options.sharding, mesh)});
   const auto ranks =
       make_data_parallel(work->store, mesh, {.sharding = options.sharding, .shards = options.shards}, work->walk);
   if (!options.export_file.empty()) {
@@ -134,7 +136,8 @@ void run_rank(Group& world, const Options& options, double resident_at_start) {
   for (const auto& [op, total] : context.trace.totals())
     if (op.ends_with(" gradients") || op.ends_with(" parameters")) exchanged += total.seconds / options.steps;
   std::printf("exchange_seconds %.6g\n", exchanged);
-  std::printf("figure parallel.%dx%d.%s.tokens_per_s %.5g tokens/s\n", options.ranks, options.threads,
+  std::printf("figure parallel.%s.%dx%d.%s.tokens_per_s %.5g tokens/s\n",
+              options.sharding == Sharding::none ? "ddp" : options.sharding_name.c_str(), options.ranks, options.threads,
               std::string(name(options.dtype)).c_str(), tokens / median);
 }
 

@@ -49,7 +49,7 @@ std::unique_ptr<Workload> make_decoder(Context& context, DType dtype, std::int64
 
   auto work = std::make_unique<Workload>();
   work->name = "decoder", work->letter = "c";
-  work->store = materialize(state->model, context, {.dtype = dtype, .seed = 1, .share = part.share});
+  work->store = materialize(state->model, context, {.dtype = dtype, .seed = 1, .shard = part.shard});
   work->tokens = static_cast<double>(own_tokens);
   work->flops = decoder_flops(config, own(lengths), own_tokens);
   work->checkpoint = [state](Recompute mode) { checkpoint_activations(state->model, "*unit", mode); };

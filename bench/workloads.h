@@ -26,7 +26,7 @@ struct Workload {
 /// The whole batch, or the sequences of one of several ranks.
 struct Part {
   int rank = 0, ranks = 1;
-  std::optional<StoreShare> share = {};
+  std::optional<StoreShard> shard = {};
 };
 
 /// "salm-small" (a): the model of configs/demo.toml on ten seconds of noise. "salm-110m" (b): FastConformer of 17 x 512 and a

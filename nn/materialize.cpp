@@ -27,7 +27,7 @@ void ParamStore::finish_step() const {
 }
 
 Tensor ParamStore::gradient(const Entry& entry) const {
-  if (!buffers_of_units.empty()) return grads ? grads.flat_view(entry.first, {entry.count}) : Tensor();
+  if (!flat_buffers.empty()) return grads ? grads.flat_view(entry.first, {entry.count}) : Tensor();
   const Tensor grad = entry.param->grad();
   return grad ? grad.flat_view(0, {entry.count}) : Tensor();
 }
@@ -61,7 +61,7 @@ void declare_unbacked(Context& context, const Declared& declared, DType dtype) {
 }
 
 ParamStore materialize(Context& context, const Declared& declared, const MaterializeOptions& options) {
-  if (options.share) return materialize_shared(context, declared, options);
+  if (options.shard) return materialize_sharded(context, declared, options);
   ParamStore store;
   store.context = &context;
   auto blocks = blocks_of(declared);

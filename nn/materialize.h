@@ -4,45 +4,45 @@
 
 namespace chorus {
 
-/// One unit's parameters as one flat array, of which each rank that shares out the store owns a slice. Li et al. (2020) cut
-/// parameters one by one; a slice of a flat buffer needs no divisible dim (Rajbhandari et al. 2020, "ZeRO").
+/// One unit's parameters as one flat array, of which each rank that shards the store owns a slice, cut at any element: no dim
+/// must divide.
 struct FlatBuffer {
   std::string unit;  ///< path; "": of the parameters in no unit
   bool trainable = true;
   std::int64_t elements = 0;
-  Range owned;                      ///< this rank's slice
-  Tensor values;                    ///< [elements] in the compute type; where values are shared out its storage may be released
-  Tensor part;                      ///< [owned], in `values` or in the store's flat arrays
-  std::int64_t first = 0;           ///< element at which the slice begins in the store's flat arrays
-  std::vector<std::size_t> leaves;  ///< indices into ParamStore::leaves; none of a frozen buffer
+  Range owned;                            ///< this rank's slice
+  Tensor values;                          ///< [elements] in the compute type; under ZeRO-3 its storage may be released
+  Tensor part;                            ///< [owned], in `values` or in the store's flat arrays
+  std::int64_t first = 0;                 ///< element at which the slice begins in the store's flat arrays
+  std::vector<std::size_t> leaves;        ///< indices into ParamStore::leaves; none of a frozen buffer
   std::vector<std::int64_t> leaf_firsts;  ///< element of the buffer at which each begins
 };
 
 /// Parameters of one model. Gradients live from the first that arrives in a step to the next step's start, each leaf's in
 /// memory of its own: while activations take most, they take none (but for the head's, which the fused loss sums in the forward
-/// pass). Frozen parameters have values only. Values (compute type) of the trainable ones lie in one flat array, or, in a store
-/// that is shared out, in one per unit.
+/// pass). Frozen parameters have values only. Values (compute type) of the trainable ones lie in one flat array. In a sharded
+/// store those that this rank owns do, and what ops read lies in one array per unit.
 struct ParamStore {
   struct Entry {
     Param* param;  ///< valid as long as the module is not moved
     std::string path;
     std::int64_t first = 0;   ///< element offset of what this rank owns in flat arrays of `state_size`
-    std::int64_t count = 0;   ///< elements that it owns: all that it holds, unless the store is shared out
+    std::int64_t count = 0;   ///< elements that it owns: all that it holds, unless the store is sharded
     std::int64_t offset = 0;  ///< of these in the parameter (Param::box)
     Tensor master, value;     ///< [count] in the wide type and in the compute type, the same memory unless that is bf16
-    int buffer = -1;          ///< index into buffers_of_units, and the element of it at which the parameter begins
+    int buffer = -1;          ///< index into flat_buffers, and the element of it at which the parameter begins
     std::int64_t at = 0;
   };
   Context* context = nullptr;
-  Tensor values;         ///< flat, of the trainable parameters, in the compute type; empty where units have their own
+  Tensor values;         ///< flat, of the trainable parameters, in the compute type; empty under ZeRO-1 and ZeRO-2
   Tensor masters;        ///< the same in wide(dtype): the storage of `values` itself unless that is bf16
   Tensor frozen_values;  ///< flat, of the frozen parameters
   std::vector<Entry> trainable, frozen;  ///< in order of declaration
   std::vector<std::pair<std::string, Buffer*>> buffers;
   std::vector<std::shared_ptr<Node>> leaves;
-  std::vector<FlatBuffer> buffers_of_units;  ///< of a store that is shared out
-  std::int64_t state_size = 0;               ///< elements of flat arrays beside the masters
-  Tensor grads;  ///< [state_size] of wide type in a store that is shared out: gradients of what this rank owns
+  std::vector<FlatBuffer> flat_buffers;  ///< of a sharded store
+  std::int64_t state_size = 0;           ///< elements of flat arrays beside the masters
+  Tensor grads;                          ///< [state_size] of wide type in a sharded store: gradients of what this rank owns
 
   std::int64_t trainable_count() const;  ///< logical elements, whatever part this rank holds
   std::int64_t frozen_count() const;
@@ -62,8 +62,8 @@ struct FreezeRules {
   std::vector<std::string> freeze, prevent;
 };
 
-/// Which of the ranks that share out a store this one is.
-struct StoreShare {
+/// Which of the ranks that shard a store this one is.
+struct StoreShard {
   int rank = 0, size = 1;
   bool values = false;  ///< also what is computed with; false: masters and optimizer state only
 };
@@ -72,7 +72,7 @@ struct MaterializeOptions {
   DType dtype = DType::f32;  ///< of values
   std::uint64_t seed = 0;
   FreezeRules freeze = {};
-  std::optional<StoreShare> share = {};
+  std::optional<StoreShard> shard = {};
 };
 
 /// Elements of a store's flat arrays, gaps included, and of its buffers.

@@ -38,6 +38,6 @@ void give_buffers(Context& context, const Declared& declared, DType wide_type, P
 void name_dropouts(const Declared& declared, const std::vector<Block>& blocks);
 
 /// As `materialize`, for one of the ranks that share out the store.
-ParamStore materialize_shared(Context& context, const Declared& declared, const MaterializeOptions& options);
+ParamStore materialize_sharded(Context& context, const Declared& declared, const MaterializeOptions& options);
 
 }  // namespace chorus::detail

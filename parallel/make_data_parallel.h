@@ -11,7 +11,7 @@ struct DataParallelOptions {
   Group* group = nullptr;       ///< in place of the mesh's, dp_cp or dp_shard_cp: for tests
 };
 
-/// For a store that was materialised with `store_share(options.sharding, mesh)`. `forward` gives the loss of a batch without
+/// For a store that was materialised with `store_shard(options.sharding, mesh)`. `forward` gives the loss of a batch without
 /// rows; only the sharded ones call it, now.
 std::unique_ptr<DataParallel> make_data_parallel(ParamStore& store, const Mesh& mesh, const DataParallelOptions& options,
                                                  const std::function<Tensor()>& forward);

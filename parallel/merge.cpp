@@ -10,7 +10,7 @@ namespace chorus {
 Tensor held(const Tensor& owned, const ParamStore::Entry& entry, const ParamStore& store, const Mesh& mesh) {
   const Shape& shape = entry.param->box.size;
   if (entry.buffer < 0) return owned.reshaped(shape);
-  const FlatBuffer& buffer = store.buffers_of_units[static_cast<std::size_t>(entry.buffer)];
+  const FlatBuffer& buffer = store.flat_buffers[static_cast<std::size_t>(entry.buffer)];
   const Axis& axis = mesh.axis("dp_shard_cp");
   std::vector<std::int64_t> counts;
   for (int r = 0; r < axis.size; ++r) {

@@ -73,8 +73,8 @@ class AtOnce final : public Group {
 
 /// In place of a step's gradients.
 void all_ones(ParamStore& store) {
-  if (!store.buffers_of_units.empty()) {
-    store.grads = Tensor::full(*store.context, {store.state_size}, wide(store.buffers_of_units.front().values.dtype()), 1);
+  if (!store.flat_buffers.empty()) {
+    store.grads = Tensor::full(*store.context, {store.state_size}, wide(store.flat_buffers.front().values.dtype()), 1);
     return;
   }
   for (const auto& leaf : store.leaves) {
@@ -98,7 +98,7 @@ ParityRun run_rank(const detail::AnyParity& parity, const ParityOptions& options
   }
   ParamStore store = model.materialize(
       context,
-      {.dtype = options.dtype, .seed = options.seed, .freeze = parity.freeze, .share = store_share(options.sharding, mesh)});
+      {.dtype = options.dtype, .seed = options.seed, .freeze = parity.freeze, .shard = store_shard(options.sharding, mesh)});
   AtOnce at_once(*mesh.axis(options.sharding == Sharding::none ? "dp_cp" : "dp_shard_cp").group);
   const auto data_parallel = make_data_parallel(store, mesh,
                                                 {.sharding = options.sharding,

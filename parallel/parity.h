@@ -41,8 +41,8 @@ struct ParityOptions {
   bool tp_comm_overlap = false;  ///< Mesh::overlap_exchanges
   bool sums_at_once = false;     ///< a bucket's sum ends where it begins, so that what comes too late for it is always missing
   Recompute recompute = Recompute::none;  ///< of all units
-  std::uint64_t delays = 0;      ///< a seed by which ranks are late for their calls; 0: they are not
-  bool split_sums = true;        ///< sums are cut at random over ranks (Axis::split_sums)
+  std::uint64_t delays = 0;               ///< a seed by which ranks are late for their calls; 0: they are not
+  bool split_sums = true;                 ///< sums are cut at random over ranks (Axis::split_sums)
 };
 
 /// What one run of some steps did, brought together from all ranks.

@@ -27,10 +27,10 @@ Sharding sharding_of(const std::string& name) {
   return Sharding::full;
 }
 
-std::optional<StoreShare> store_share(Sharding sharding, const Mesh& mesh) {
+std::optional<StoreShard> store_shard(Sharding sharding, const Mesh& mesh) {
   if (sharding == Sharding::none) return std::nullopt;
   const Axis& axis = mesh.axis("dp_shard_cp");
-  return StoreShare{.rank = axis.rank, .size = axis.size, .values = sharding == Sharding::full};
+  return StoreShard{.rank = axis.rank, .size = axis.size, .values = sharding == Sharding::full};
 }
 
 ShardedDataParallel::ShardedDataParallel(ParamStore& store, Sharding sharding, const Mesh& mesh, Group& group,
@@ -44,79 +44,82 @@ ShardedDataParallel::ShardedDataParallel(ParamStore& store, Sharding sharding, c
       model_(*mesh.axis("model").group),
       sums_(grad_sums(store, mesh)),
       thread_(std::this_thread::get_id()),
-      buffers_(store.buffers_of_units.size()),
+      buffers_(store.flat_buffers.size()),
       uses_(store.leaves.size()) {
   require(sharding_ != Sharding::none, scope, "none: that is Ddp");
   std::unordered_map<std::string, int> known;
-  std::unordered_map<const Node*, int> unit_of_leaf;
   for (std::size_t b = 0; b < buffers_.size(); ++b) {
-    const FlatBuffer& buffer = store_.buffers_of_units[b];
-    const auto [at, fresh] = known.try_emplace(buffer.unit, static_cast<int>(units_.size()));
-    if (fresh) units_.push_back({.path = buffer.unit, .buffers = {}});
-    const int unit = at->second;
-    if (buffer.unit.empty()) root_ = unit;
-    UnitState& state = units_[static_cast<std::size_t>(unit)];
-    state.buffers.push_back(b);
-    state.trains = state.trains || buffer.trainable;
-    if (buffer.elements > 0) unit_of_[&buffer.values.storage()] = unit;
+    const FlatBuffer& buffer = store_.flat_buffers[b];
+    const auto [found, fresh] = known.try_emplace(buffer.unit, static_cast<int>(units_.size()));
+    const int unit = found->second;
+    if (fresh) {
+      units_.emplace_back();
+      walked_.paths.push_back(buffer.unit);
+      walked_.trains.push_back(false);
+    }
+    if (buffer.unit.empty()) walked_.root = unit;
+    units_[static_cast<std::size_t>(unit)].buffers.push_back(b);
+    if (buffer.trainable) walked_.trains[static_cast<std::size_t>(unit)] = true;
+    if (buffer.elements > 0) {
+      walked_.of_values[&buffer.values.storage()] = unit;
+    }
     for (int r = 0; r < group_.size(); ++r)
       buffers_[b].counts.push_back(shard_range(buffer.elements, r, group_.size()).count());
     for (std::size_t i = 0; i < buffer.leaves.size(); ++i) {
       Node& leaf = *store_.leaves[buffer.leaves[i]];
-      leaves_[&leaf] = {buffer.leaves[i], unit};
-      unit_of_leaf[&leaf] = unit;
-      // What is alone in its buffer keeps what it may take over as its gradient: the fused loss's sum.
-      if (buffer.leaves.size() > 1)
-        leaf.sink.memory = [this, b, first = buffer.leaf_firsts[i], shape = leaf.shape] {
-          return gradients_of(b).flat_view(first, shape);
-        };
+      leaves_[&leaf] = buffer.leaves[i];
+      walked_.of_leaf[&leaf] = unit;
     }
   }
   there_.assign(units_.size(), false);
-  std::vector<bool> trains;
-  for (const auto& unit : units_) trains.push_back(unit.trains);
-  for (const auto& [storage, unit] : unit_of_) const_cast<Storage*>(storage)->keeper = this;
-  schedule_ = record_schedule(context_, unit_of_, unit_of_leaf, root_, reshard_of(sharding_, options_), trains, forward);
-  phase_ = Phase::idle;
+  schedule_ = record_schedule(context_, walked_, reshard_of(sharding_, options_), forward);
+  last_forward_.assign(units_.size(), 0);
+  for (std::size_t i = 0; i < schedule_.forward.size(); ++i) last_forward_[static_cast<std::size_t>(schedule_.forward[i])] = i;
   free_gradients();
+  // From here on this is known to others: nothing above may leave them with it, should it throw.
+  for (std::size_t b = 0; b < buffers_.size(); ++b) {
+    const FlatBuffer& buffer = store_.flat_buffers[b];
+    if (buffer.elements > 0) buffer.values.storage().keeper = this;
+    // What is alone in its buffer keeps what it may take over as its gradient: the fused loss's sum.
+    for (std::size_t i = 0; buffer.leaves.size() > 1 && i < buffer.leaves.size(); ++i) {
+      Node& leaf = *store_.leaves[buffer.leaves[i]];
+      leaf.sink.memory = [this, b, first = buffer.leaf_firsts[i], shape = leaf.shape] {
+        return gradients_of(b).flat_view(first, shape);
+      };
+    }
+  }
   values_loaded();
 }
 
 ShardedDataParallel::~ShardedDataParallel() {
   // What is underway arrives, unless an exception is on its way: then the group ends.
-  if (!shares_values() && std::uncaught_exceptions() == 0) {
+  if (!shards_values() && std::uncaught_exceptions() == 0) {
     try {
       for (int u = 0; u < static_cast<int>(units_.size()); ++u) arrive(u);
     } catch (const Error&) {  // another rank has thrown: whoever calls the group next hears of it
     }
   }
   for (const auto& leaf : store_.leaves) leaf->sink.memory = nullptr;
-  for (const auto& [storage, unit] : unit_of_) const_cast<Storage*>(storage)->keeper = nullptr;
-}
-
-std::vector<std::string> ShardedDataParallel::units() const {
-  std::vector<std::string> paths;
-  for (const auto& unit : units_) paths.push_back(unit.path);
-  return paths;
+  for (const auto& buffer : store_.flat_buffers) buffer.values.storage().keeper = nullptr;
 }
 
 bool ShardedDataParallel::reduces_always() const { return sharding_ != Sharding::optimizer && !options_.defer_grad_sync; }
 
 Tensor ShardedDataParallel::slice(std::size_t b) const {
-  const FlatBuffer& buffer = store_.buffers_of_units[b];
+  const FlatBuffer& buffer = store_.flat_buffers[b];
   return store_.grads.flat_view(buffer.first, {buffer.owned.count()});
 }
 
 // ---- values
 
 void ShardedDataParallel::start_gather(std::size_t b) {
-  FlatBuffer& buffer = store_.buffers_of_units[b];
+  FlatBuffer& buffer = store_.flat_buffers[b];
   BufferState& state = buffers_[b];
   if (buffer.elements == 0) return;
   Storage& storage = buffer.values.storage();
   state.landing = Tensor::released(context_, {buffer.elements}, buffer.values.dtype(), storage.category);
   Tensor part = buffer.part;
-  if (shares_values()) {
+  if (shards_values()) {
     Storage memory(context_, storage.bytes, storage.category);
     state.landing.storage().take(memory);
   } else {
@@ -138,25 +141,23 @@ void ShardedDataParallel::arrive(int unit) {
     BufferState& state = buffers_[b];
     if (!std::exchange(state.gathering, false)) continue;
     state.gather.wait();
-    store_.buffers_of_units[b].values.storage().take(state.landing.storage());
+    store_.flat_buffers[b].values.storage().take(state.landing.storage());
     state.landing = {};
   }
   there_[static_cast<std::size_t>(unit)] = true;
 }
 
 void ShardedDataParallel::release(int unit) {
-  for (const auto b : units_[static_cast<std::size_t>(unit)].buffers) store_.buffers_of_units[b].values.storage().release();
+  for (const auto b : units_[static_cast<std::size_t>(unit)].buffers) store_.flat_buffers[b].values.storage().release();
   there_[static_cast<std::size_t>(unit)] = false;
 }
 
 void ShardedDataParallel::fetch(Storage& storage) {
-  if (phase_ == Phase::learning) return;  // there are no rows to compute
-  const int unit = unit_of_.at(&storage);
-  const std::string& path = units_[static_cast<std::size_t>(unit)].path;
+  const int unit = walked_.of_values.at(&storage);
+  const std::string& path = walked_.paths[static_cast<std::size_t>(unit)];
   require(std::this_thread::get_id() == thread_, scope, "'", path, "' is read by another thread than its rank's");
-  if (!shares_values()) return arrive(unit);
+  if (!shards_values()) return arrive(unit);
   if (phase_ == Phase::idle) start_forward();
-  require(phase_ != Phase::held, scope, "'", path, "' has lost its values");
   const auto begin = next_;
   if (phase_ == Phase::forward) {
     const auto& order = schedule_.forward;
@@ -186,32 +187,37 @@ void ShardedDataParallel::forward_to(std::size_t end) {
   for (; next_ < end; ++next_) {
     issue(next_ + 1);
     arrive(order[next_]);
-    if (reshard_of(sharding_, options_) != Reshard::never && order[next_] != root_)
+    if (reshard_of(sharding_, options_) != Reshard::never && order[next_] != walked_.root)
       for (int u = 0; u < static_cast<int>(units_.size()); ++u)
-        if (there_[static_cast<std::size_t>(u)] && u != order[next_] && u != root_) release(u);
+        if (there_[static_cast<std::size_t>(u)] && u != order[next_] && u != walked_.root &&
+            !(kept(u) && last_forward_[static_cast<std::size_t>(u)] < next_))
+          release(u);
     if (options_.overlap) issue(next_ + 2);
   }
 }
 
+bool ShardedDataParallel::kept(int unit) const {
+  return std::find(schedule_.kept.begin(), schedule_.kept.end(), unit) != schedule_.kept.end();
+}
+
 void ShardedDataParallel::finish_forward() {
-  if (!shares_values()) return;
+  if (!shards_values()) return;
   require(phase_ != Phase::held, scope, "a backward pass while all values are held");
   if (phase_ == Phase::idle) start_forward();
   forward_to(schedule_.forward.size());
   for (int u = 0; u < static_cast<int>(units_.size()); ++u)
-    if (there_[static_cast<std::size_t>(u)] &&
-        std::find(schedule_.kept.begin(), schedule_.kept.end(), u) == schedule_.kept.end())
-      release(u);
+    if (there_[static_cast<std::size_t>(u)] && !kept(u)) release(u);
 }
 
 void ShardedDataParallel::values_changed() {
   require(phase_ == Phase::idle, scope, "values change in the middle of a microbatch");
-  if (shares_values()) return;  // gathered for each microbatch
+  if (shards_values()) return;  // gathered for each microbatch
   const Span span(context_.trace, "all_gather parameters");
   const auto gather = [&](int unit) {
     arrive(unit);
     for (const auto b : units_[static_cast<std::size_t>(unit)].buffers)
-      if (store_.buffers_of_units[b].trainable) start_gather(b);
+      if (store_.flat_buffers[b].trainable) start_gather(b);
+    if (!options_.overlap) arrive(unit);
   };
   // In the order in which they will be read.
   const auto& order = schedule_.forward;
@@ -221,7 +227,8 @@ void ShardedDataParallel::values_changed() {
 }
 
 void ShardedDataParallel::values_loaded() {
-  if (shares_values()) return;
+  require(phase_ == Phase::idle, scope, "values change in the middle of a microbatch");
+  if (shards_values()) return;
   for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
     arrive(u);
     start_gather_of(u);
@@ -232,7 +239,7 @@ void ShardedDataParallel::values_loaded() {
 void ShardedDataParallel::hold_values() {
   require(phase_ == Phase::idle, scope, "values are asked for in the middle of a microbatch");
   for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
-    if (shares_values()) start_gather_of(u);
+    if (shards_values()) start_gather_of(u);
     arrive(u);
   }
   phase_ = Phase::held;
@@ -240,7 +247,7 @@ void ShardedDataParallel::hold_values() {
 
 void ShardedDataParallel::let_go() {
   phase_ = Phase::idle;
-  if (!shares_values()) return;
+  if (!shards_values()) return;
   for (int u = 0; u < static_cast<int>(units_.size()); ++u) release(u);
 }
 
@@ -252,6 +259,7 @@ void ShardedDataParallel::start_step() {
 }
 
 void ShardedDataParallel::free_gradients() {
+  finish_reduces();
   store_.start_step();
   store_.grads = {};
   for (auto& state : buffers_) state.gradients = {}, state.written = false;
@@ -261,7 +269,7 @@ void ShardedDataParallel::free_gradients() {
 Tensor& ShardedDataParallel::gradients_of(std::size_t b) {
   Tensor& memory = buffers_[b].gradients;
   if (memory) return memory;
-  const FlatBuffer& buffer = store_.buffers_of_units[b];
+  const FlatBuffer& buffer = store_.flat_buffers[b];
   const Node& first = *store_.leaves[buffer.leaves.front()];
   memory = Tensor::empty(context_, {buffer.elements}, first.sink.dtype,
                          reduces_always() ? Category::communication : Category::gradients);
@@ -279,6 +287,7 @@ void ShardedDataParallel::backward(const Tensor& loss, bool last, BackwardOption
   phase_ = Phase::backward;
   next_ = issued_ = 0;
   last_ = last;
+  if (options_.overlap) start_next_gather();
   count_uses(loss);
   options.after = [this, theirs = std::move(options.after)](const Node& node) {
     if (theirs) theirs(node);
@@ -286,7 +295,7 @@ void ShardedDataParallel::backward(const Tensor& loss, bool last, BackwardOption
   };
   if (loss && loss.requires_grad()) chorus::backward(loss, options);
   backward_to(schedule_.backward.size());
-  if (shares_values())
+  if (shards_values())
     for (int u = 0; u < static_cast<int>(units_.size()); ++u)
       if (there_[static_cast<std::size_t>(u)]) release(u);
   phase_ = Phase::idle;
@@ -304,8 +313,7 @@ void ShardedDataParallel::count_uses(const Tensor& loss) {
       if (!input->leaf) {
         if (seen.insert(input.get()).second) open.push_back(input.get());
       } else if (const auto leaf = leaves_.find(input.get()); leaf != leaves_.end()) {
-        const auto [index, unit] = leaf->second;
-        if (uses_[index]++ == 0) ++units_[static_cast<std::size_t>(unit)].waiting;
+        if (uses_[leaf->second]++ == 0) ++waiting(input.get());
       }
     }
   }
@@ -316,8 +324,7 @@ void ShardedDataParallel::ran(const Node& node) {
     if (!input || !input->leaf) continue;
     const auto leaf = leaves_.find(input.get());
     if (leaf == leaves_.end()) continue;
-    const auto [index, unit] = leaf->second;
-    if (--uses_[index] == 0) --units_[static_cast<std::size_t>(unit)].waiting;
+    if (--uses_[leaf->second] == 0) --waiting(input.get());
   }
   run_ready();
 }
@@ -333,26 +340,28 @@ void ShardedDataParallel::backward_to(std::size_t end) {
   while (next_ < end) run(schedule_.backward[next_++]);
 }
 
-void ShardedDataParallel::run(const UnitSchedule::Event& event) {
+void ShardedDataParallel::start_next_gather() {
   const auto& order = schedule_.backward;
-  const auto issue = [&] {  // the next gather that has not begun, if there is one
-    while (issued_ < order.size() && order[issued_].kind != UnitSchedule::Event::gather) ++issued_;
-    if (issued_ < order.size()) start_gather_of(order[issued_++].unit);
-  };
+  while (issued_ < order.size() && order[issued_].kind != UnitSchedule::Event::gather) ++issued_;
+  if (issued_ < order.size()) start_gather_of(order[issued_++].unit);
+}
+
+void ShardedDataParallel::run(const UnitSchedule::Event& event) {
   switch (event.kind) {
     case UnitSchedule::Event::gather:
-      if (issued_ < next_) issue();
+      if (issued_ < next_) start_next_gather();
       arrive(event.unit);
-      if (options_.overlap) issue();
+      if (options_.overlap) start_next_gather();
       break;
     case UnitSchedule::Event::reduce: {
       const UnitState& unit = units_[static_cast<std::size_t>(event.unit)];
-      require(unit.waiting == 0, scope, "'", unit.path, "' still gets gradients when they should be complete");
+      require(unit.waiting == 0, scope, "'", walked_.paths[static_cast<std::size_t>(event.unit)],
+              "' still gets gradients when they should be complete");
       if (last_ || reduces_always()) start_reduce(event.unit);
       break;
     }
     case UnitSchedule::Event::release:
-      if (shares_values()) release(event.unit);
+      if (shards_values()) release(event.unit);
       break;
   }
 }
@@ -361,12 +370,12 @@ void ShardedDataParallel::start_reduce(int unit) {
   const Span span(context_.trace, "reduce_scatter gradients");
   finish_reduces();
   for (const auto b : units_[static_cast<std::size_t>(unit)].buffers)
-    if (store_.buffers_of_units[b].trainable) start_reduce_buffer(b);
+    if (store_.flat_buffers[b].trainable) start_reduce_buffer(b);
   if (!options_.overlap) finish_reduces();
 }
 
 void ShardedDataParallel::start_reduce_buffer(std::size_t b) {
-  const FlatBuffer& buffer = store_.buffers_of_units[b];
+  const FlatBuffer& buffer = store_.flat_buffers[b];
   BufferState& state = buffers_[b];
   for (const auto i : buffer.leaves) {
     Node& leaf = *store_.leaves[i];
@@ -409,7 +418,7 @@ void ShardedDataParallel::finish_step() {
   finish_reduces();
   if (replicas_.size() > 1)
     for (std::size_t b = 0; b < buffers_.size(); ++b)
-      if (store_.buffers_of_units[b].trainable) buffers_[b].replicate.wait();
+      if (store_.flat_buffers[b].trainable) buffers_[b].replicate.wait();
   last_ = false;
   for (const auto& sum : sums_) sum_gradients(store_, sum);
 }

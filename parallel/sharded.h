@@ -29,21 +29,24 @@ enum class Sharding : std::uint8_t { none, optimizer, gradients, full };
 Sharding sharding_of(const std::string& name);
 
 /// Which part of a store the ranks of the mesh give this one; nothing for Sharding::none. For `materialize`.
-std::optional<StoreShare> store_share(Sharding sharding, const Mesh& mesh);
+std::optional<StoreShard> store_shard(Sharding sharding, const Mesh& mesh);
 
 /// Each unit's parameters lie in flat buffers that the ranks of dp_shard_cp cut into slices; ranks of dp_replicate have the
 /// same slices. Every rank keeps masters and optimizer state of its slices, and
 /// - `optimizer`: all values, and all gradients until a step's last microbatch;
 /// - `gradients`: all values; gradients of one unit at a time, and the sums of its slices;
-/// - `full`: as `gradients`; values of the unit that is computed and of the next, for which an op that reads them waits.
-/// What an op reads at a time must lie in one unit (or in the root, what lies in none, which stays for a whole microbatch).
+/// - `full`: as `gradients`; of values those of the unit that is computed and of the next. An op waits for the values that it
+/// reads.
+///   The root, what lies in no unit, stays for a whole microbatch; a unit that runs twice stays between its backward passes;
+///   where an op's input is made again in backward by the unit before (a norm over a norm), both are there beside the next.
+/// An op reads values of one unit and the root at most.
 ///
 /// The order of all gathers and sums is that of a walk through the model with a batch without rows, on every rank: where a
 /// rank's samples leave a unit out it takes part all the same. Sums are added to slices of their own, in f32 (f64), in order of
 /// microbatches.
 class ShardedDataParallel final : public DataParallel, private Keeper {
  public:
-  /// `store` was materialised with `store_share`; `group` is dp_shard_cp's. `forward` gives the loss of a batch without rows.
+  /// `store` was materialised with `store_shard`; `group` is dp_shard_cp's. `forward` gives the loss of a batch without rows.
   ShardedDataParallel(ParamStore& store, Sharding sharding, const Mesh& mesh, Group& group, const ShardingOptions& options,
                       const std::function<Tensor()>& forward);
   ~ShardedDataParallel() override;
@@ -59,32 +62,28 @@ class ShardedDataParallel final : public DataParallel, private Keeper {
   void let_go() override;
 
   const UnitSchedule& schedule() const { return schedule_; }
-  std::vector<std::string> units() const;  ///< paths, by their numbers in the schedule
+  const std::vector<std::string>& units() const { return walked_.paths; }  ///< by their numbers in the schedule
 
  private:
-  enum class Phase : std::uint8_t { learning, idle, forward, backward, held };
+  enum class Phase : std::uint8_t { idle, forward, backward, held };
   struct UnitState {
-    std::string path;
     std::vector<std::size_t> buffers;
-    bool trains = false;
     std::int64_t waiting = 0;  // leaves with uses to come in the running backward pass
   };
   struct BufferState {
-    std::vector<std::int64_t> counts;  // elements of each rank's slice
-    Tensor landing;                    // where values arrive
-    Pending gather;
+    std::vector<std::int64_t> counts;   // elements of each rank's slice
+    Tensor landing;                     // where values arrive
+    Tensor gradients;                   // [elements], of this rank's samples
+    Tensor summing;                     // the same, while it is summed
+    Tensor reduced;                     // where the sum arrives, if the slice has one of earlier microbatches
+    Pending gather, reduce, replicate;  // after what they write to: an exception ends them before that goes
     bool gathering = false;
-    Tensor gradients;  // [elements], of this rank's samples
-    Tensor summing;    // the same, while it is summed
-    Pending reduce;
-    Tensor reduced;        // where the sum arrives, if the slice has one of earlier microbatches
     bool final = false;    // whether that is the sum of the step's last microbatch
     bool written = false;  // whether the slice has a sum of this step
-    Pending replicate;
   };
 
   void fetch(Storage& storage) override;
-  bool shares_values() const { return sharding_ == Sharding::full; }
+  bool shards_values() const { return sharding_ == Sharding::full; }
   bool reduces_always() const;
   void start_gather(std::size_t buffer);
   void start_gather_of(int unit);
@@ -93,10 +92,13 @@ class ShardedDataParallel final : public DataParallel, private Keeper {
   void start_forward();
   void forward_to(std::size_t end);
   void finish_forward();
+  bool kept(int unit) const;
+  void start_next_gather();
   void run(const UnitSchedule::Event& event);
   void backward_to(std::size_t end);
   void run_ready();
   void count_uses(const Tensor& loss);
+  std::int64_t& waiting(const Node* leaf) { return units_[static_cast<std::size_t>(walked_.of_leaf.at(leaf))].waiting; }
   void ran(const Node& node);
   Tensor& gradients_of(std::size_t buffer);
   void start_reduce(int unit);
@@ -116,18 +118,18 @@ class ShardedDataParallel final : public DataParallel, private Keeper {
 
   std::vector<UnitState> units_;
   std::vector<BufferState> buffers_;
-  std::unordered_map<const Storage*, int> unit_of_;
-  std::unordered_map<const Node*, std::pair<std::size_t, int>> leaves_;  // index and unit
-  int root_ = -1;
+  WalkedUnits walked_;
+  std::unordered_map<const Node*, std::size_t> leaves_;  // index
   UnitSchedule schedule_;
 
-  Phase phase_ = Phase::learning;
-  std::size_t next_ = 0;            // in the schedule's list of the phase
-  std::size_t issued_ = 0;          // entries of it whose gather has begun
-  std::vector<bool> there_;         // whether a unit's values are there
-  std::vector<std::int64_t> uses_;  // of each leaf, to come in the running backward pass
+  Phase phase_ = Phase::idle;
+  std::size_t next_ = 0;                   // in the schedule's list of the phase
+  std::size_t issued_ = 0;                 // entries of it whose gather has begun
+  std::vector<bool> there_;                // whether a unit's values are there
+  std::vector<std::size_t> last_forward_;  // where a unit comes for the last time in the schedule's forward list
+  std::vector<std::int64_t> uses_;         // of each leaf, to come in the running backward pass
   std::vector<std::size_t> reducing_;
-  bool last_ = false, counted_ = false;
+  bool last_ = false;
 };
 
 }  // namespace chorus

@@ -21,14 +21,21 @@ struct UnitSchedule {
     friend bool operator==(const Event&, const Event&) = default;
   };
   std::vector<int> forward;  ///< units in the order in which they are gathered
-  std::vector<int> kept;     ///< that still have their values when backward begins
+  std::vector<int> kept;     ///< that still have their values when backward begins, since it reads them
   std::vector<Event> backward;
 };
 
-/// `unit_of`: the unit of each storage of values; unit `root` (-1: none) stays from its first reader to the end of backward.
-/// `forward`: gives the loss of a batch without rows; nothing is computed with. `trains`: whether a unit has gradients.
-UnitSchedule record_schedule(Context& context, const std::unordered_map<const Storage*, int>& unit_of,
-                             const std::unordered_map<const Node*, int>& unit_of_leaf, int root, Reshard reshard,
-                             const std::vector<bool>& trains, const std::function<Tensor()>& forward);
+struct WalkedUnits {
+  std::vector<std::string> paths;
+  std::vector<bool> trains;                           ///< whether a unit has gradients
+  std::unordered_map<const Storage*, int> of_values;  ///< the unit whose values lie there
+  std::unordered_map<const Node*, int> of_leaf;
+  int root = -1;  ///< a unit that stays from its first reader to the end of backward; -1: none
+};
+
+/// `forward`: gives the loss of a batch without rows; nothing is computed with. An op that reads two units but the root is an
+/// error that names both: gathering one could let go of the other.
+UnitSchedule record_schedule(Context& context, const WalkedUnits& units, Reshard reshard,
+                             const std::function<Tensor()>& forward);
 
 }  // namespace chorus

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace chorus {
 
@@ -29,10 +30,11 @@ struct Context {
   /// Whether backward runs a forward pass once more: what the first counted (statistics, tokens) isn't counted again.
   bool repeating = false;
   bool recompute = true;  ///< whether parts of the graph may be kept as their inputs alone (autograd/recompute.h)
+  int kept_whole = 0;     ///< such parts, one in another, that run now without being so kept
   RecomputedPart* recomputed_part = nullptr;  ///< that runs now; see autograd/recompute.h
   std::uint64_t next_node = 0;                ///< numbers nodes in order of creation
-  /// Called with every input of every op; null: nobody watches.
-  const std::function<void(const Tensor&)>* see_input = nullptr;
+  /// Called with the name and the inputs of every op; null: nobody watches.
+  const std::function<void(const char*, const std::vector<Tensor>&)>* see_op = nullptr;
   std::shared_ptr<kernel::Primitives> primitives;  ///< matrix products prepared so far; see kernels/onednn.cpp
 };
 

@@ -84,7 +84,7 @@ class Tensor {
   void* data() const {
     if (!storage_) return nullptr;
     if (!storage_->data && storage_->keeper) storage_->keeper->fetch(*storage_);
-    return static_cast<char*>(storage_->data) + offset_;
+    return storage_->data ? static_cast<char*>(storage_->data) + offset_ : nullptr;
   }
   Storage& storage() const { return *storage_; }
   template <class T>

@@ -4,6 +4,7 @@
 #include <chorus/tensor/tensor.h>
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -18,6 +19,7 @@ struct CheckpointEntry {
   std::string path;  ///< "model/llm/layers/0/attention/q/weight", see `checkpoint_path`
   Tensor tensor;
   std::optional<Part> part = std::nullopt;  ///< absent: `tensor` is the whole
+  std::function<Tensor()> fetch = {};       ///< in place of `tensor`: called once, when it is written
 };
 
 /// What one rank has written.

@@ -24,14 +24,16 @@ Plan salm_plan(const SalmConfig& config, const Mesh& mesh, bool sequence_paralle
   return plan;
 }
 
-Tensor loss_without_rows(Salm& model, Context& context, DType dtype) {
+Tensor loss_without_rows(Salm& model, Context& context, DType dtype, double llm_weight, double ctc_weight) {
   SalmBatch batch;
   const std::int64_t mels = model.encoder ? model.config.encoder.features : 0;
   batch.features = Tensor::empty(context, {0, mels}, dtype);
   batch.frames = make_rows(context, {}, {});
-  // Counts that switch both losses on; there are no rows to divide by them.
-  const SalmLossOptions options{
-      .counts = {1, 1}, .llm_weight = model.llm ? 1.0 : 0.0, .ctc_weight = model.ctc_head ? 1.0 : 0.0, .corruption = {}};
+  // Counts that switch the losses on; there are no rows to divide by them.
+  const SalmLossOptions options{.counts = {1, 1},
+                                .llm_weight = model.llm ? llm_weight : 0,
+                                .ctc_weight = model.ctc_head ? ctc_weight : 0,
+                                .corruption = {}};
   return model.loss(batch, options, {.training = true}).total;
 }
 

@@ -48,9 +48,7 @@ Tensor remade_by_rule(Tensor y, AnyRule remake) {
 }
 
 Tensor record_rule(const char* op, Tensor y, const Inputs& inputs, Saved saved, AnyRule rule, AnyRule weight_rule) {
-  if (const auto* see = y.context().see_input)
-    for (const auto& x : inputs)
-      if (x) (*see)(x);
+  if (const auto* see = y.context().see_op) (*see)(op, inputs);
   if (!y.layout()) y.set_layout(result_layout(op, inputs, y));
   if (!wants_grad(inputs)) return y;
   auto node = std::make_shared<Node>();

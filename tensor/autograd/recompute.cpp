@@ -37,8 +37,14 @@ Tensor entered(const Tensor& x) {
 }  // namespace
 
 Tensor recomputed(const RecomputeOptions& options, const std::function<Tensor(Tensor)>& body, Tensor x) {
-  const Context& context = x.context();
-  if (!context.recording || !context.recompute || context.recomputed_part) return body(std::move(x));
+  Context& context = x.context();
+  if (!context.recording || context.recomputed_part) return body(std::move(x));
+  if (!context.recompute) {
+    ++context.kept_whole;
+    Tensor y = body(std::move(x));
+    --context.kept_whole;
+    return y;
+  }
   return std::make_shared<RecomputedPart>(options, body, x)->first_run(std::move(x));
 }
 

@@ -37,5 +37,30 @@ TEST_P(Bf16, AgreesWithF32OnOneRank) {
   EXPECT_GT(report.gradient.difference, u / 16) << "this was no bf16";
 }
 
+/// Sums are in order of ranks wherever they are made, and a step without clipping works on each element by itself: what ranks
+/// shard changes no bit, in any type. (With several microbatches sums are added in another order.)
+TEST(Precision, ShardingGivesTheBitsOfDdp) {
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    for (const char* frozen : {"", "llm\\.layers\\.0\\."}) {
+      ParityVariant variant;
+      variant.model = "salm";
+      if (*frozen) variant.freeze = {frozen};
+      ParityOptions options;
+      options.dtype = dtype;
+      options.gradient_clip = 0;
+      options.optimizer = {.eps = 1e-3};
+      const ParityRun ddp = parity_parallel(parity_model(variant), {}, 3, options);
+      for (const Sharding sharding : {Sharding::optimizer, Sharding::gradients, Sharding::full}) {
+        options.sharding = sharding;
+        const ParityRun run = parity_parallel(parity_model(variant), {}, 3, options);
+        EXPECT_TRUE(run.initial == ddp.initial) << dtype << ' ' << static_cast<int>(sharding);
+        EXPECT_TRUE(run.losses == ddp.losses) << dtype << ' ' << static_cast<int>(sharding);
+        EXPECT_TRUE(run.gradients == ddp.gradients) << dtype << ' ' << static_cast<int>(sharding);
+        EXPECT_TRUE(run.weights == ddp.weights) << dtype << ' ' << static_cast<int>(sharding);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace chorus::testing

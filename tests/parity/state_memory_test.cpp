@@ -38,7 +38,7 @@ TEST_P(StateMemory, IsWithinTwoPercentOfTheFormula) {
       Context context;
       const Mesh mesh(world, mesh_shape({}, d));
       Llm model(config);
-      ParamStore store = materialize(model, context, {.dtype = dtype, .seed = 1, .share = store_share(sharding, mesh)});
+      ParamStore store = materialize(model, context, {.dtype = dtype, .seed = 1, .shard = store_shard(sharding, mesh)});
       const auto loss = [&](const std::vector<std::int32_t>& ids) {
         const Tensor tokens = Tensor::of(context, {std::ssize(ids)}, ids);
         const Rows rows = ids.empty() ? make_rows(context, {}, {})

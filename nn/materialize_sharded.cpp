@@ -48,17 +48,17 @@ std::vector<Gathering> gatherings_of(std::vector<Block>& blocks, const Declared&
   return out;
 }
 
-class SharedStore {
+class ShardedStore {
  public:
-  SharedStore(Context& context, const MaterializeOptions& options, std::vector<Gathering> gatherings)
-      : context_(context), options_(options), share_(*options.share), gatherings_(std::move(gatherings)) {
+  ShardedStore(Context& context, const MaterializeOptions& options, std::vector<Gathering> gatherings)
+      : context_(context), options_(options), share_(*options.shard), gatherings_(std::move(gatherings)) {
     store_.context = &context;
   }
 
   ParamStore make() {
     std::int64_t frozen = 0;
     for (const auto& gathering : gatherings_) {
-      FlatBuffer& buffer = store_.buffers_of_units.emplace_back();
+      FlatBuffer& buffer = store_.flat_buffers.emplace_back();
       buffer.unit = gathering.unit;
       buffer.trainable = gathering.trainable;
       for (const Block* block : gathering.blocks) buffer.elements = aligned(buffer.elements) + block->count();
@@ -85,7 +85,7 @@ class SharedStore {
   Tensor zeros(std::int64_t count, DType dtype, Category category) { return Tensor::zeros(context_, {count}, dtype, category); }
 
   void fill(std::size_t b) {
-    FlatBuffer& buffer = store_.buffers_of_units[b];
+    FlatBuffer& buffer = store_.flat_buffers[b];
     buffer.values = share_.values ? Tensor::released(context_, {buffer.elements}, options_.dtype, Category::communication)
                                   : zeros(buffer.elements, options_.dtype, Category::parameters);
     // What this rank owns lies in the whole buffer, if it always has that, else in an array of its own.
@@ -109,7 +109,7 @@ class SharedStore {
 
   /// `param` begins at element `at` of buffer `b`.
   void add(std::size_t b, const std::string& path, Param& param, std::int64_t at) {
-    const FlatBuffer& buffer = store_.buffers_of_units[b];
+    const FlatBuffer& buffer = store_.flat_buffers[b];
     const std::int64_t whole = param.box.size.numel();
     const std::int64_t begin = std::clamp(buffer.owned.begin, at, at + whole),
                        end = std::clamp(buffer.owned.end, begin, at + whole);
@@ -137,17 +137,17 @@ class SharedStore {
 
   Context& context_;
   const MaterializeOptions& options_;
-  const StoreShare share_;
+  const StoreShard share_;
   std::vector<Gathering> gatherings_;
   ParamStore store_;
 };
 
 }  // namespace
 
-ParamStore materialize_shared(Context& context, const Declared& declared, const MaterializeOptions& options) {
+ParamStore materialize_sharded(Context& context, const Declared& declared, const MaterializeOptions& options) {
   auto blocks = blocks_of(declared);
   apply_rules(blocks, declared, options.freeze);
-  ParamStore store = SharedStore(context, options, gatherings_of(blocks, declared)).make();
+  ParamStore store = ShardedStore(context, options, gatherings_of(blocks, declared)).make();
   // Buffers have an order of their own; names, hashes and checkpoints go by the model's.
   std::map<const Param*, std::size_t> place;
   for (const auto& block : blocks)
