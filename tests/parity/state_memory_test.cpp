@@ -1,6 +1,8 @@
 // What each sharding takes of a rank's memory for parameters, gradients and optimizer state, beside the formulas of ZeRO.
 #include <chorus/models/llm/model.h>
 #include <chorus/nn/optim/optimizer.h>
+#include <chorus/parallel/grad_norm.h>
+#include <chorus/parallel/group/solo.h>
 #include <chorus/parallel/group/threads.h>
 #include <chorus/parallel/make_data_parallel.h>
 #include <gtest/gtest.h>
@@ -66,6 +68,44 @@ TEST_P(StateMemory, IsWithinTwoPercentOfTheFormula) {
     });
     const double formula = count * (whole + shared / d);
     EXPECT_NEAR(most / formula, 1, 0.02) << d << " ranks: " << most << " bytes, " << formula << " by the formula";
+  }
+}
+
+/// A decoder whose state one rank may not hold: eight that shard it train it, one is refused with the report by category.
+TEST(StateMemoryLimit, EightRanksTrainWhatOneIsRefused) {
+  LlmConfig config{.vocab_size = 300, .hidden_size = 96, .num_hidden_layers = 12};
+  config.num_attention_heads = 6, config.num_key_value_heads = 2, config.intermediate_size = 200;
+  const auto step = [&](Group& world, Sharding sharding, std::size_t limit) {
+    Context context(MemoryOptions{.limit = limit});
+    const Mesh mesh(world, mesh_shape({}, world.size()));
+    Llm model(config);
+    ParamStore store = materialize(model, context, {.dtype = DType::f32, .seed = 1, .shard = store_shard(sharding, mesh)});
+    const auto loss = [&](const std::vector<std::int32_t>& ids) {
+      const Tensor tokens = Tensor::of(context, {std::ssize(ids)}, ids);
+      const Rows rows = ids.empty() ? make_rows(context, {}, {})
+                                    : make_rows(context, std::vector{std::ssize(ids)}, std::vector<std::int64_t>{0});
+      return model.loss(model(model.embedding(tokens), rows, {.training = true}), tokens, {});
+    };
+    const auto ranks = make_data_parallel(store, mesh, {.sharding = sharding}, [&] { return loss({}); });
+    Optimizer optimizer({}, store);
+    for (int i = 0; i < 2; ++i) {
+      ranks->start_step();
+      ranks->backward(loss({1, 2, 3, 4, 5}), true);
+      ranks->finish_step();
+      optimizer.step(store, 1e-3, clip_factor(ranks->norm(), 1));
+      ranks->values_changed();
+    }
+    return store.trainable_count();
+  };
+  SoloGroup alone;
+  const auto limit = static_cast<std::size_t>(step(alone, Sharding::none, 0)) * 16 / 2;  // half the state
+  run_ranks(8, {}, [&](Group& world) { step(world, Sharding::full, limit); });
+  try {
+    step(alone, Sharding::none, limit);
+    FAIL() << "one rank took twice as much as it may";
+  } catch (const Error& error) {
+    for (const char* word : {"parameters", "gradients", "optimizer", "activations"})
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
   }
 }
 
