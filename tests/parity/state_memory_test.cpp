@@ -20,6 +20,19 @@ struct StateCase {
 
 void PrintTo(const StateCase& c, std::ostream* out) { *out << static_cast<int>(c.sharding) << ' ' << c.dtype; }
 
+LlmConfig decoder(int layers) {
+  LlmConfig config{.vocab_size = 300, .hidden_size = 96, .num_hidden_layers = layers};
+  config.num_attention_heads = 6, config.num_key_value_heads = 2, config.intermediate_size = 200;
+  return config;
+}
+
+Tensor loss_of(const Llm& model, Context& context, const std::vector<std::int32_t>& ids) {
+  const Tensor tokens = Tensor::of(context, {std::ssize(ids)}, ids);
+  const Rows rows =
+      ids.empty() ? make_rows(context, {}, {}) : make_rows(context, std::vector{std::ssize(ids)}, std::vector<std::int64_t>{0});
+  return model.loss(model(model.embedding(tokens), rows, {.training = true}), tokens, {});
+}
+
 class StateMemory : public ::testing::TestWithParam<StateCase> {};
 // f32: 4 value, 4 gradient, 8 AdamW. bf16: 2 value, 4 gradient, 4 master, 8 AdamW.
 INSTANTIATE_TEST_SUITE_P(
@@ -31,8 +44,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(StateMemory, IsWithinTwoPercentOfTheFormula) {
   const auto [sharding, dtype, whole, shared] = GetParam();
-  LlmConfig config{.vocab_size = 300, .hidden_size = 96, .num_hidden_layers = 4};
-  config.num_attention_heads = 6, config.num_key_value_heads = 2, config.intermediate_size = 200;
+  const LlmConfig config = decoder(4);
   for (const int d : {2, 4, 8}) {
     std::mutex mutex;
     double most = 0, count = 0;
@@ -41,12 +53,7 @@ TEST_P(StateMemory, IsWithinTwoPercentOfTheFormula) {
       const Mesh mesh(world, mesh_shape({}, d));
       Llm model(config);
       ParamStore store = materialize(model, context, {.dtype = dtype, .seed = 1, .shard = store_shard(sharding, mesh)});
-      const auto loss = [&](const std::vector<std::int32_t>& ids) {
-        const Tensor tokens = Tensor::of(context, {std::ssize(ids)}, ids);
-        const Rows rows = ids.empty() ? make_rows(context, {}, {})
-                                      : make_rows(context, std::vector{std::ssize(ids)}, std::vector<std::int64_t>{0});
-        return model.loss(model(model.embedding(tokens), rows, {.training = true}), tokens, {});
-      };
+      const auto loss = [&](const std::vector<std::int32_t>& ids) { return loss_of(model, context, ids); };
       const auto ranks = make_data_parallel(store, mesh, {.sharding = sharding}, [&] { return loss({}); });
       const Optimizer optimizer({}, store);
       const auto bytes = [&] {
@@ -73,19 +80,13 @@ TEST_P(StateMemory, IsWithinTwoPercentOfTheFormula) {
 
 /// A decoder whose state one rank may not hold: eight that shard it train it, one is refused with the report by category.
 TEST(StateMemoryLimit, EightRanksTrainWhatOneIsRefused) {
-  LlmConfig config{.vocab_size = 300, .hidden_size = 96, .num_hidden_layers = 12};
-  config.num_attention_heads = 6, config.num_key_value_heads = 2, config.intermediate_size = 200;
+  const LlmConfig config = decoder(12);
   const auto step = [&](Group& world, Sharding sharding, std::size_t limit) {
     Context context(MemoryOptions{.limit = limit});
     const Mesh mesh(world, mesh_shape({}, world.size()));
     Llm model(config);
     ParamStore store = materialize(model, context, {.dtype = DType::f32, .seed = 1, .shard = store_shard(sharding, mesh)});
-    const auto loss = [&](const std::vector<std::int32_t>& ids) {
-      const Tensor tokens = Tensor::of(context, {std::ssize(ids)}, ids);
-      const Rows rows = ids.empty() ? make_rows(context, {}, {})
-                                    : make_rows(context, std::vector{std::ssize(ids)}, std::vector<std::int64_t>{0});
-      return model.loss(model(model.embedding(tokens), rows, {.training = true}), tokens, {});
-    };
+    const auto loss = [&](const std::vector<std::int32_t>& ids) { return loss_of(model, context, ids); };
     const auto ranks = make_data_parallel(store, mesh, {.sharding = sharding}, [&] { return loss({}); });
     Optimizer optimizer({}, store);
     for (int i = 0; i < 2; ++i) {
