@@ -41,6 +41,7 @@ struct PlannedTotals {
 struct LayoutPlan {
   MeshShape shape;
   bool sequence_parallel = false;
+  std::string sharding = "none";  ///< not taken off the totals
   int minimum_ranks = 1;
   std::vector<int> place_of;  ///< of each rank
   std::vector<PlannedGroups> groups;

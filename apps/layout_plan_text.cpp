@@ -86,6 +86,9 @@ std::string layout_text(const LayoutPlan& plan, int rank) {
       << s.pp << ", dp_replicate " << s.dp_replicate << ", dp_shard " << s.dp_shard << ", cp " << s.cp << ", tp " << s.tp
       << "\n  expert axes: pp " << s.pp << ", edp " << s.edp << ", ep " << s.ep << ", etp " << s.etp
       << "\n  these sizes need at least " << plan.minimum_ranks << (plan.minimum_ranks == 1 ? " rank" : " ranks") << '\n';
+  if (plan.sharding != "none")
+    out << "  sharding " << plan.sharding
+        << ": what data-parallel ranks shard of this is not taken off below; --dry-run does\n";
   if (!plan.groups.empty()) out << "\n== groups of " << (rank < 0 ? "ranks" : "rank " + std::to_string(rank)) << '\n';
   out << groups_text(plan, rank);
 

@@ -49,6 +49,9 @@ struct ParallelConfig {
           " is for a sharding other than \"none\"");
     check(fsdp.reshard_after_forward == "auto" || sharding == "full", "fsdp.reshard_after_forward", fsdp.reshard_after_forward,
           " is for sharding = \"full\"; it is \"", sharding, '"');
+    check(fsdp.overlap || sharding != "none", "fsdp.overlap", "is for a sharding other than \"none\"");
+    check(ddp.bucket_size == DdpOptions{}.bucket_size || sharding == "none", "ddp.bucket_size", ddp.bucket_size,
+          " is for sharding = \"none\"; it is \"", sharding, '"');
     check(!fsdp.defer_grad_sync || sharding == "full" || sharding == "gradients", "fsdp.defer_grad_sync",
           "is for sharding = \"gradients\" and \"full\"; it is \"", sharding, '"');
     check(ddp.find_unused_parameters || sharding == "none", "ddp.find_unused_parameters",

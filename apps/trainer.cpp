@@ -477,8 +477,11 @@ class Trainer {
     const std::vector<NamedPart> parts = named_tensors(*phase_.built, phase_.optimizer);
     WholeTensors wholes(world_, parts, phase_.built->store, mesh_);
     std::vector<CheckpointEntry> entries;
-    for (const NamedPart& part : parts)
-      entries.push_back({.path = part.name, .tensor = {}, .fetch = [&] { return wholes.next(); }});
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      entries.push_back(
+          {.path = parts[i].name,
+           .tensor = {},
+           .later = CheckpointEntry::Later{parts[i].shape(), parts[i].tensor.dtype(), [&wholes, i] { return wholes.get(i); }}});
     from_leader(
         "no checkpoint of step " + std::to_string(progress_.step),
         [&] {
@@ -487,7 +490,7 @@ class Trainer {
                               canonical_toml(config_), {.keep = config_.trainer.keep_checkpoints});
           for (const auto& warning : saved.warnings) say(warning);
         },
-        [&] { wholes.skip_rest(); });
+        [&] { leads() ? wholes.end() : wholes.serve(); });
     saved_step_ = progress_.step;
   }
 

@@ -41,7 +41,7 @@ std::vector<NamedPart> named_weights(const BuiltSalm& built);
 /// "model/llm/norm/weight" -> "llm.norm.weight".
 std::string parameter_path(std::string checkpoint_name);
 
-/// XXH3-128 of all weights, in their order. All ranks call it.
+/// XXH3-128 of all weights, in their order: on the first rank, empty on others. All ranks call it.
 std::string weight_hash(const BuiltSalm& built, Group& world, const Mesh& mesh);
 
 /// Copies parameters and buffers whose path matches one of `keep` (from its start) from the model of the phase

@@ -3,8 +3,25 @@
 
 namespace chorus {
 
-Tensor WholeTensors::next() {
-  const auto& [name, tensor, entry] = parts_.at(next_++);
+Tensor WholeTensors::get(std::size_t part) {
+  auto number = static_cast<std::int64_t>(part);
+  tell(number);
+  return gather(part);
+}
+
+void WholeTensors::end() {
+  std::int64_t none = -1;
+  tell(none);
+}
+
+void WholeTensors::serve() {
+  for (std::int64_t part = 0; tell(part), part >= 0;) gather(static_cast<std::size_t>(part));
+}
+
+void WholeTensors::tell(std::int64_t& part) { world_.broadcast(std::span<std::int64_t>(&part, 1), 0); }
+
+Tensor WholeTensors::gather(std::size_t part) {
+  const auto& [name, tensor, entry] = parts_.at(part);
   if (!entry) return tensor;
   try {
     const Tensor own = held(tensor, *entry, store_, mesh_);
@@ -16,10 +33,6 @@ Tensor WholeTensors::next() {
     world_.end_all(cause);
     throw GroupEnded(cause);
   }
-}
-
-void WholeTensors::skip_rest() {
-  while (next_ < parts_.size()) next();
 }
 
 void fill_part(const NamedPart& part, const std::function<void(const Tensor& whole)>& fill) {

@@ -18,21 +18,23 @@ struct NamedPart {
   const Shape& shape() const { return entry ? entry->param->global : tensor.shape(); }  ///< of the whole
 };
 
-/// The whole of each of `parts`, one after another, so that a rank holds one at a time. All ranks take all of them. An error on
-/// one rank, such as too little memory, ends the group: the others are in the same exchange.
+/// The whole of each of `parts`, one at a time. What the first rank asks for all ranks gather together, while the others serve.
+/// An error on one rank, such as too little memory, ends the group: the others are in the same exchange.
 class WholeTensors {
  public:
   WholeTensors(Group& world, const std::vector<NamedPart>& parts, const ParamStore& store, const Mesh& mesh)
       : world_(world), parts_(parts), store_(store), mesh_(mesh) {}
-  Tensor next();
-  void skip_rest();
+  Tensor get(std::size_t part);  ///< the first rank
+  void end();                    ///< the first rank, after the last: lets the others go
+  void serve();                  ///< the others: until the first one ends
 
  private:
+  Tensor gather(std::size_t part);
+  void tell(std::int64_t& part);
   Group& world_;
   const std::vector<NamedPart>& parts_;
   const ParamStore& store_;
   const Mesh& mesh_;
-  std::size_t next_ = 0;
 };
 
 /// Has `fill` write the whole tensor and takes this rank's part of it. No rank waits for another.

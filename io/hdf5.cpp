@@ -124,7 +124,7 @@ void tag_bf16(hid_t dataset, const std::filesystem::path& file, const std::strin
 struct Hdf5Writer::Impl {
   struct Part {
     Hdf5Extent extent;
-    Tensor tensor;
+    std::function<Tensor()> fetch;
   };
   std::filesystem::path path;
   Hdf5Layout layout;
@@ -180,16 +180,22 @@ Hdf5Writer::~Hdf5Writer() {
 }
 
 void Hdf5Writer::add(const std::string& path, const Tensor& tensor) {
-  const Quiet quiet;
   require(static_cast<bool>(tensor), "hdf5", "no tensor for ", path, " of ", impl_->path.string());
+  add({path, tensor.shape(), tensor.dtype()}, [tensor = tensor.detach()] { return tensor; });
+}
+
+void Hdf5Writer::add(const Hdf5Dataset& dataset, std::function<Tensor()> fetch) {
+  const Quiet quiet;
+  const auto& [path, shape, dtype] = dataset;
+  const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
   const Id creation(check(H5Pcreate(H5P_DATASET_CREATE), impl_->path, path, "create"), H5Pclose);
   check(H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY), impl_->path, path, "create");
   check(H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER), impl_->path, path, "create");
-  const Id space = make_space(tensor.shape(), impl_->path, path);
-  const Id id = impl_->create_dataset({path, tensor.shape(), tensor.dtype()}, space, creation);
-  const haddr_t position = tensor.bytes() ? H5Dget_offset(id) : 0;
+  const Id space = make_space(shape, impl_->path, path);
+  const Id id = impl_->create_dataset(dataset, space, creation);
+  const haddr_t position = bytes ? H5Dget_offset(id) : 0;
   require(position != HADDR_UNDEF, "hdf5", "no place for ", path, " of ", impl_->path.string(), ": ", error_stack());
-  impl_->parts.push_back({{path, position, tensor.bytes(), ""}, tensor.detach()});
+  impl_->parts.push_back({{path, position, bytes, ""}, std::move(fetch)});
 }
 
 void Hdf5Writer::add_virtual(const Hdf5Dataset& dataset, std::span<const Hdf5Source> sources) {
@@ -249,7 +255,9 @@ Hdf5FileRecord Hdf5Writer::Impl::write(PosixFile& out) {
   };
   for (Part* part : order) {
     put_structure(part->extent.position);
-    const Tensor& tensor = part->tensor;
+    const Tensor tensor = part->fetch();
+    require(tensor && tensor.bytes() == part->extent.bytes, "hdf5", part->extent.path, " of ", path.string(), " is ", tensor,
+            " when it is written; ", part->extent.bytes, " bytes were announced");
     const bool on_host = std::holds_alternative<Cpu>(tensor.context().device);
     std::unique_ptr<char[]> staged;
     if (!on_host) {

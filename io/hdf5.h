@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,6 +53,9 @@ class Hdf5Writer {
 
   /// The values are read by `finish`. Missing groups are made. A path can't be added twice.
   void add(const std::string& path, const Tensor& tensor);
+  /// Of this shape and type; `finish` calls `fetch` when it writes the values, one tensor after another, in an order of its
+  /// own.
+  void add(const Hdf5Dataset& dataset, std::function<Tensor()> fetch);
   /// Presents boxes of other files as one tensor.
   void add_virtual(const Hdf5Dataset& dataset, std::span<const Hdf5Source> sources);
   /// Creates the file, writes it and flushes it to the disk. Equal tensors give equal bytes. Once only.

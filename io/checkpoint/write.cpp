@@ -39,16 +39,19 @@ RankFile write_rank_file(const std::filesystem::path& folder, int rank, std::spa
   Hdf5Writer writer(folder / name);
   for (const CheckpointEntry& entry : entries) {
     check_path(entry.path);
-    const Tensor tensor = entry.fetch ? entry.fetch() : entry.tensor;
-    require(static_cast<bool>(tensor), "checkpoint", "no tensor for ", entry.path);
-    const Shape& shape = tensor.shape();
+    require(entry.tensor || entry.later, "checkpoint", "no tensor for ", entry.path);
+    const Shape shape = entry.later ? entry.later->shape : entry.tensor.shape();
+    const DType dtype = entry.later ? entry.later->dtype : entry.tensor.dtype();
     const Shape whole = entry.part ? entry.part->whole : shape;
     Shape offset;
     for (int d = 0; d < shape.rank(); ++d) offset.push_back(0);
     if (entry.part) offset = entry.part->offset;
     const std::string dataset = dataset_name(entry.path, offset, shape == whole);
-    writer.add(dataset, tensor);
-    out.tensors.push_back({entry.path, whole, tensor.dtype(), {{offset, shape, name, dataset, 0, ""}}});
+    if (entry.later)
+      writer.add({dataset, shape, dtype}, entry.later->fetch);
+    else
+      writer.add(dataset, entry.tensor);
+    out.tensors.push_back({entry.path, whole, dtype, {{offset, shape, name, dataset, 0, ""}}});
   }
   const Hdf5FileRecord record = writer.finish();
   out.file.bytes = record.bytes;

@@ -19,7 +19,13 @@ struct CheckpointEntry {
   std::string path;  ///< "model/llm/layers/0/attention/q/weight", see `checkpoint_path`
   Tensor tensor;
   std::optional<Part> part = std::nullopt;  ///< absent: `tensor` is the whole
-  std::function<Tensor()> fetch = {};       ///< in place of `tensor`: called once, when it is written
+  /// In place of `tensor`: its shape and type, and a function that gives it when it is written, in an order of the file's own.
+  struct Later {
+    Shape shape;
+    DType dtype;
+    std::function<Tensor()> fetch;
+  };
+  std::optional<Later> later = std::nullopt;
 };
 
 /// What one rank has written.

@@ -31,7 +31,7 @@ class CheckpointWrites : public ::testing::Test {
   void expect_whole(std::uint64_t step, const std::string& what) {
     const Checkpoint checkpoint(directory / step_name(step));
     EXPECT_THAT(checkpoint.verify(), IsEmpty()) << what;
-    for (const auto& [path, tensor, part] : entries(step)) expect_same_bytes(checkpoint.read(context, path), tensor, what);
+    for (const auto& [path, tensor, part, later] : entries(step)) expect_same_bytes(checkpoint.read(context, path), tensor, what);
   }
   std::vector<std::string> names() const {
     std::vector<std::string> found;
@@ -86,7 +86,7 @@ TEST_F(CheckpointWrites, WhicheverCallFailsNothingSavedIsLost) {
           EXPECT_THAT(reports, IsEmpty()) << what;
           EXPECT_THAT(newest->manifest().step, AnyOf(2u, step)) << what;
           EXPECT_TRUE(error != "no error" || newest->manifest().step == step) << what;
-          for (const auto& [path, tensor, part] : entries(newest->manifest().step))
+          for (const auto& [path, tensor, part, later] : entries(newest->manifest().step))
             expect_same_bytes(newest->read(context, path), tensor, what);
           // The next save has nothing to complain of, and whatever lay about is gone.
           EXPECT_THAT(save(4).warnings, IsEmpty()) << what;

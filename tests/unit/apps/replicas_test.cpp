@@ -92,7 +92,7 @@ TEST(Replicas, SlicesAreComparedWhereTheyAreCopies) {
     Context context;
     Replicated model;
     const ParamStore store =
-        materialize(model, context, {.dtype = DType::f32, .seed = 3, .share = store_share(Sharding::full, mesh)});
+        materialize(model, context, {.dtype = DType::f32, .seed = 3, .shard = store_shard(Sharding::full, mesh)});
     check_replicas(store, world, 1);
     const auto& entry = store.trainable[3];
     ASSERT_EQ(entry.path, "mlp.down.weight");

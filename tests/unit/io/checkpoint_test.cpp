@@ -57,7 +57,7 @@ TEST_F(CheckpointTest, EverythingComesBackBitForBit) {
   EXPECT_EQ(checkpoint.manifest().config, config);
   EXPECT_EQ(checkpoint.manifest().state, state);
   EXPECT_EQ(checkpoint.manifest().tensors.size(), entries.size());
-  for (const auto& [path, tensor, part, fetch] : entries) {
+  for (const auto& [path, tensor, part, later] : entries) {
     expect_same_bytes(checkpoint.read(context, path), tensor, path);
     const Tensor into = Tensor::empty(context, tensor.shape(), tensor.dtype());
     checkpoint.read(path, into);
@@ -73,7 +73,7 @@ TEST_F(CheckpointTest, AnyHdf5ReaderSeesWholeTensorsAlsoAfterAMove) {
   fs::rename(save_checkpoint(directory, 1, entries, {}, "").folder, moved);
   const Hdf5File file(moved / "checkpoint.h5", Checkpoint(moved).seals());
   EXPECT_EQ(file.datasets().size(), entries.size());
-  for (const auto& [path, tensor, part, fetch] : entries) expect_same_bytes(file.read(context, path), tensor, path);
+  for (const auto& [path, tensor, part, later] : entries) expect_same_bytes(file.read(context, path), tensor, path);
 }
 
 TEST_F(CheckpointTest, EqualStatesGiveEqualCheckpoints) {
