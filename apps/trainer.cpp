@@ -12,10 +12,8 @@
 #include <chorus/apps/training_state.h>
 #include <chorus/apps/whole_tensors.h>
 #include <chorus/core/cpu.h>
-#include <chorus/core/posix_file.h>
 #include <chorus/io/checkpoint.h>
 #include <chorus/io/checkpoint/folder.h>
-#include <chorus/io/digest.h>
 #include <chorus/models/salm/plan.h>
 #include <chorus/nn/layers/norm.h>
 #include <chorus/nn/path_patterns.h>
@@ -39,14 +37,6 @@ MemoryOptions memory_options(const RunConfig& config) {
   MemoryOptions options;
   options.limit = static_cast<std::size_t>(config.trainer.memory_limit_gigabytes * 1e9);
   return options;
-}
-
-/// Of the manifests' contents; with several, of their digests in order.
-std::string manifests_digest(std::span<const InputConfig> inputs) {
-  std::string all;
-  for (const InputConfig& input : inputs)
-    for (const auto& file : manifests_of(input)) all += file_digest(PosixFile::open(file));
-  return all.size() == 32 ? all : digest(all.data(), all.size());
 }
 
 /// Everything of one phase: the model it trains and where its batches come from.

@@ -1,5 +1,6 @@
 #include <chorus/apps/training_data.h>
 #include <chorus/core/error.h>
+#include <chorus/core/posix_file.h>
 #include <chorus/io/digest.h>
 #include <chorus/io/shards.h>
 
@@ -91,6 +92,13 @@ UsableEntries read_usable(const std::filesystem::path& manifest, bool skip_bad_l
   InputConfig input;
   input.manifest_filepath = manifest.string();
   return read_usable(input, skip_bad_lines, content, say);
+}
+
+std::string manifests_digest(std::span<const InputConfig> inputs) {
+  std::string all;
+  for (const InputConfig& input : inputs)
+    for (const auto& file : manifests_of(input)) all += file_digest(PosixFile::open(file));
+  return all.size() == 32 ? all : digest(all.data(), all.size());
 }
 
 std::string usable_digest(std::span<const ManifestEntry> training, std::span<const TranscriptSource> validation) {

@@ -25,6 +25,9 @@ UsableEntries read_usable(const InputConfig& input, bool skip_bad_lines, Content
 UsableEntries read_usable(std::span<const InputConfig> inputs, bool skip_bad_lines, Content content, const Say& say);
 UsableEntries read_usable(const std::filesystem::path& manifest, bool skip_bad_lines, Content content, const Say& say);
 
+/// XXH3-128 of the contents of all manifests; with several, of their digests in order.
+std::string manifests_digest(std::span<const InputConfig> inputs);
+
 /// XXH3-128 of which entries these are: equal where the same of the same manifests can be used.
 std::string usable_digest(std::span<const ManifestEntry> training, std::span<const TranscriptSource> validation);
 
