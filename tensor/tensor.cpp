@@ -75,6 +75,11 @@ Tensor Tensor::full(Context& context, const Shape& shape, DType dtype, double va
   return t;
 }
 
+void* Tensor::fetched() const {
+  if (storage_->keeper) storage_->keeper->fetch(*storage_);
+  return storage_->data ? static_cast<char*>(storage_->data) + offset_ : nullptr;
+}
+
 std::int64_t Tensor::rows() const {
   std::int64_t n = 1;
   for (int d = 0; d + 1 < rank(); ++d) n *= shape_[d];

@@ -83,8 +83,9 @@ class Tensor {
 
   void* data() const {
     if (!storage_) return nullptr;
-    if (!storage_->data && storage_->keeper) storage_->keeper->fetch(*storage_);
-    return storage_->data ? static_cast<char*>(storage_->data) + offset_ : nullptr;
+    if (storage_->data) [[likely]]
+      return static_cast<char*>(storage_->data) + offset_;
+    return fetched();
   }
   Storage& storage() const { return *storage_; }
   template <class T>
@@ -131,6 +132,7 @@ class Tensor {
   void set_layout(std::shared_ptr<const Layout> layout) { layout_ = std::move(layout); }
 
  private:
+  void* fetched() const;
   std::shared_ptr<Storage> storage_;
   std::size_t offset_ = 0;  // bytes
   Shape shape_;
