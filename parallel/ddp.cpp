@@ -1,7 +1,6 @@
 #include <chorus/parallel/ddp.h>
 #include <chorus/parallel/grad_norm.h>
 
-#include <unordered_set>
 #include <utility>
 
 namespace chorus {
@@ -22,17 +21,15 @@ Ddp::Ddp(const ParamStore& store, Group& group, const DdpOptions& options, std::
       options_(options),
       sums_(std::move(sums)),
       model_(model),
-      bucket_of_(leaves_.size()),
-      uses_(leaves_.size()),
       used_(leaves_.size()) {
   require(options_.bucket_size > 0, "ddp", "bucket_size is ", options_.bucket_size, "; expected at least 1");
   for (const auto& sum : sums_)
     for (const auto* entry : sum.entries)
       require(entry->param->leaf != nullptr, "ddp", entry->path, " has no gradient that could be summed over ",
               sum.group->name());
-  for (std::size_t i = 0; i < leaves_.size(); ++i) index_of_[leaves_[i].get()] = i;
-  lay_out(group_.size() > 1 ? options_.bucket_size : 1);  // alone there is nothing to gain
+  std::vector<std::size_t> bucket_of = lay_out(group_.size() > 1 ? options_.bucket_size : 1);  // alone there is nothing to gain
   running_.resize(buckets_.size());
+  uses_.emplace(leaves_, std::move(bucket_of), buckets_.size());
   if (!options_.gradient_as_bucket_view) return;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const Bucket& bucket = buckets_[b];
@@ -50,7 +47,8 @@ Ddp::~Ddp() {
   for (const auto& leaf : leaves_) leaf->sink.memory = nullptr;
 }
 
-void Ddp::lay_out(std::int64_t bucket_size) {
+std::vector<std::size_t> Ddp::lay_out(std::int64_t bucket_size) {
+  std::vector<std::size_t> bucket_of(leaves_.size());
   bool open = false;
   for (std::size_t i = leaves_.size(); i-- > 0;) {
     const std::int64_t count = leaves_[i]->shape.numel();
@@ -61,20 +59,17 @@ void Ddp::lay_out(std::int64_t bucket_size) {
     bucket.leaves.push_back(i);
     bucket.firsts.push_back(aligned(bucket.elements));
     bucket.elements = bucket.firsts.back() + count;
-    bucket_of_[i] = buckets_.size() - 1;
+    bucket_of[i] = buckets_.size() - 1;
     open = !alone;
   }
+  return bucket_of;
 }
 
 Tensor& Ddp::memory_of(std::size_t b) {
   Tensor& memory = running_[b].memory;
   if (memory) return memory;
   const Bucket& bucket = buckets_[b];
-  memory = Tensor::empty(context_, {bucket.elements}, leaves_[bucket.leaves.front()]->sink.dtype, Category::gradients);
-  for (std::size_t i = 0; i + 1 < bucket.leaves.size(); ++i) {
-    const std::int64_t end = bucket.firsts[i] + leaves_[bucket.leaves[i]]->shape.numel();
-    memory.flat_view(end, {bucket.firsts[i + 1] - end}).fill(0);
-  }
+  memory = flat_gradients(context_, leaves_, bucket.leaves, bucket.firsts, bucket.elements, Category::gradients);
   return memory;
 }
 
@@ -90,7 +85,7 @@ void Ddp::backward(const Tensor& loss, bool last, BackwardOptions options) {
   last_ = last;
   const bool watched = last && options_.overlap_grad_reduce;
   if (watched) {
-    count_uses(loss);
+    uses_->count(loss);
     start_ready();
     options.after = [this, theirs = std::move(options.after), deferring = options.deferred != nullptr](const Node& node) {
       if (theirs) theirs(node);
@@ -100,39 +95,15 @@ void Ddp::backward(const Tensor& loss, bool last, BackwardOptions options) {
   if (loss && loss.requires_grad()) chorus::backward(loss, options);
 }
 
-void Ddp::count_uses(const Tensor& loss) {
-  std::vector<const Node*> open;
-  std::unordered_set<const Node*> seen;
-  if (loss && loss.node()) open.push_back(loss.node().get());
-  while (!open.empty()) {
-    const Node* node = open.back();
-    open.pop_back();
-    for (const auto& input : node->inputs) {
-      if (!input) continue;
-      if (!input->leaf) {
-        if (seen.insert(input.get()).second) open.push_back(input.get());
-      } else if (const auto leaf = index_of_.find(input.get()); leaf != index_of_.end()) {
-        if (uses_[leaf->second]++ == 0) ++running_[bucket_of_[leaf->second]].waiting;
-      }
-    }
-  }
-}
-
 void Ddp::ran(const Node& node) {
   if (!last_ || !options_.overlap_grad_reduce) return;
-  for (const auto& input : node.inputs) {
-    if (!input || !input->leaf) continue;
-    const auto leaf = index_of_.find(input.get());
-    if (leaf == index_of_.end()) continue;
-    require(uses_[leaf->second] > 0, "ddp", name_of(leaf->second), " got a gradient from ", node.op,
-            " after all its uses in the step's last backward pass");
-    if (--uses_[leaf->second] == 0) --running_[bucket_of_[leaf->second]].waiting;
-  }
+  if (const auto unexpected = uses_->ran(node))
+    fail("ddp", name_of(*unexpected), " got a gradient from ", node.op, " after all its uses in the step's last backward pass");
   start_ready();
 }
 
 void Ddp::start_ready() {
-  while (started_ < buckets_.size() && running_[started_].waiting == 0) start(started_++);
+  while (started_ < buckets_.size() && uses_->waiting(started_) == 0) start(started_++);
 }
 
 void Ddp::start(std::size_t b) {
@@ -176,8 +147,7 @@ void Ddp::finish_step() {
     const Span span(context_.trace, span_name);
     for (std::size_t b = 0; b < buckets_.size(); ++b) finish(b);
   }
-  std::fill(uses_.begin(), uses_.end(), 0);
-  for (auto& running : running_) running.waiting = 0;
+  uses_->reset();
   started_ = 0;
   last_ = false;
   if (!options_.find_unused_parameters) require_all_used();

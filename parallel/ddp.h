@@ -4,9 +4,9 @@
 #include <chorus/core/config.h>
 #include <chorus/parallel/data_parallel.h>
 #include <chorus/parallel/grad_sums.h>
+#include <chorus/parallel/leaves.h>
 
 #include <span>
-#include <unordered_map>
 
 namespace chorus {
 
@@ -63,11 +63,9 @@ class Ddp final : public DataParallel {
   struct Running {  // of the running step, for a bucket
     Tensor memory;  // what is summed
     Pending pending;
-    std::int64_t waiting = 0;  // leaves with uses to come
   };
-  void lay_out(std::int64_t bucket_size);
+  std::vector<std::size_t> lay_out(std::int64_t bucket_size);  // the bucket of each leaf
   Tensor& memory_of(std::size_t bucket);
-  void count_uses(const Tensor& loss);
   void start_ready();
   void start(std::size_t bucket);
   void finish(std::size_t bucket);
@@ -82,11 +80,9 @@ class Ddp final : public DataParallel {
   const std::vector<GradSum> sums_;
   Group* const model_;
   std::vector<Bucket> buckets_;
-  std::vector<std::size_t> bucket_of_;  // a leaf
-  std::unordered_map<const Node*, std::size_t> index_of_;
 
   std::vector<Running> running_;
-  std::vector<std::int64_t> uses_;  // of each leaf, to come in the last backward pass
+  std::optional<LeafUses> uses_;    // in the last backward pass
   std::vector<std::int32_t> used_;  // whether a leaf got a gradient from this rank
   std::size_t started_ = 0;         // buckets
   bool last_ = false;               // whether the last microbatch has come

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <unordered_set>
 #include <utility>
 
 namespace chorus {
@@ -44,36 +43,34 @@ ShardedDataParallel::ShardedDataParallel(ParamStore& store, Sharding sharding, c
       model_(*mesh.axis("model").group),
       sums_(grad_sums(store, mesh)),
       thread_(std::this_thread::get_id()),
-      buffers_(store.flat_buffers.size()),
-      uses_(store.leaves.size()) {
+      buffers_(store.flat_buffers.size()) {
   require(sharding_ != Sharding::none, scope, "none: that is Ddp");
   std::unordered_map<std::string, int> known;
+  std::vector<std::size_t> unit_of_leaf(store_.leaves.size());
   for (std::size_t b = 0; b < buffers_.size(); ++b) {
     const FlatBuffer& buffer = store_.flat_buffers[b];
-    const auto [found, fresh] = known.try_emplace(buffer.unit, static_cast<int>(units_.size()));
+    const auto [found, fresh] = known.try_emplace(buffer.unit, static_cast<int>(units().size()));
     const int unit = found->second;
     if (fresh) {
-      units_.emplace_back();
+      buffers_of_.emplace_back();
       walked_.paths.push_back(buffer.unit);
       walked_.trains.push_back(false);
     }
     if (buffer.unit.empty()) walked_.root = unit;
-    units_[static_cast<std::size_t>(unit)].buffers.push_back(b);
+    buffers_of_[static_cast<std::size_t>(unit)].push_back(b);
     if (buffer.trainable) walked_.trains[static_cast<std::size_t>(unit)] = true;
-    if (buffer.elements > 0) {
-      walked_.of_values[&buffer.values.storage()] = unit;
-    }
+    if (buffer.elements > 0) walked_.of_values[&buffer.values.storage()] = unit;
     for (int r = 0; r < group_.size(); ++r)
       buffers_[b].counts.push_back(shard_range(buffer.elements, r, group_.size()).count());
-    for (std::size_t i = 0; i < buffer.leaves.size(); ++i) {
-      Node& leaf = *store_.leaves[buffer.leaves[i]];
-      leaves_[&leaf] = buffer.leaves[i];
-      walked_.of_leaf[&leaf] = unit;
+    for (const auto i : buffer.leaves) {
+      unit_of_leaf[i] = static_cast<std::size_t>(unit);
+      walked_.of_leaf[store_.leaves[i].get()] = unit;
     }
   }
-  there_.assign(units_.size(), false);
+  there_.assign(units().size(), false);
+  uses_.emplace(store_.leaves, std::move(unit_of_leaf), units().size());
   schedule_ = record_schedule(context_, walked_, reshard_of(sharding_, options_), forward);
-  last_forward_.assign(units_.size(), 0);
+  last_forward_.assign(units().size(), 0);
   for (std::size_t i = 0; i < schedule_.forward.size(); ++i) last_forward_[static_cast<std::size_t>(schedule_.forward[i])] = i;
   free_gradients();
   // From here on this is known to others: nothing above may leave them with it, should it throw.
@@ -95,7 +92,7 @@ ShardedDataParallel::~ShardedDataParallel() {
   // What is underway arrives, unless an exception is on its way: then the group ends.
   if (!shards_values() && std::uncaught_exceptions() == 0) {
     try {
-      for (int u = 0; u < static_cast<int>(units_.size()); ++u) arrive(u);
+      for (int u = 0; u < static_cast<int>(units().size()); ++u) arrive(u);
     } catch (const Error&) {  // another rank has thrown: whoever calls the group next hears of it
     }
   }
@@ -132,12 +129,12 @@ void ShardedDataParallel::start_gather(std::size_t b) {
 
 void ShardedDataParallel::start_gather_of(int unit) {
   const Span span(context_.trace, "all_gather parameters");
-  for (const auto b : units_[static_cast<std::size_t>(unit)].buffers) start_gather(b);
+  for (const auto b : buffers_of(unit)) start_gather(b);
 }
 
 void ShardedDataParallel::arrive(int unit) {
   const Span span(context_.trace, "all_gather parameters");
-  for (const auto b : units_[static_cast<std::size_t>(unit)].buffers) {
+  for (const auto b : buffers_of(unit)) {
     BufferState& state = buffers_[b];
     if (!std::exchange(state.gathering, false)) continue;
     state.gather.wait();
@@ -148,28 +145,27 @@ void ShardedDataParallel::arrive(int unit) {
 }
 
 void ShardedDataParallel::release(int unit) {
-  for (const auto b : units_[static_cast<std::size_t>(unit)].buffers) store_.flat_buffers[b].values.storage().release();
+  for (const auto b : buffers_of(unit)) store_.flat_buffers[b].values.storage().release();
   there_[static_cast<std::size_t>(unit)] = false;
 }
 
 void ShardedDataParallel::fetch(Storage& storage) {
   const int unit = walked_.of_values.at(&storage);
-  const std::string& path = walked_.paths[static_cast<std::size_t>(unit)];
-  require(std::this_thread::get_id() == thread_, scope, "'", path, "' is read by another thread than its rank's");
+  require(std::this_thread::get_id() == thread_, scope, "'", path(unit), "' is read by another thread than its rank's");
   if (!shards_values()) return arrive(unit);
   if (phase_ == Phase::idle) start_forward();
   const auto begin = next_;
   if (phase_ == Phase::forward) {
     const auto& order = schedule_.forward;
     const auto at = std::find(order.begin() + static_cast<std::ptrdiff_t>(begin), order.end(), unit);
-    require(at != order.end(), scope, "the values of '", path,
+    require(at != order.end(), scope, "the values of '", path(unit),
             "' are read in the forward pass when others should be: its order is not that of a batch without rows");
     return forward_to(static_cast<std::size_t>(at - order.begin()) + 1);
   }
   const auto& order = schedule_.backward;
   const UnitSchedule::Event wanted{UnitSchedule::Event::gather, unit};
   const auto at = std::find(order.begin() + static_cast<std::ptrdiff_t>(begin), order.end(), wanted);
-  require(at != order.end(), scope, "the values of '", path,
+  require(at != order.end(), scope, "the values of '", path(unit),
           "' are read in the backward pass when others should be: its order is not that of a batch without rows");
   backward_to(static_cast<std::size_t>(at - order.begin()) + 1);
 }
@@ -188,7 +184,7 @@ void ShardedDataParallel::forward_to(std::size_t end) {
     issue(next_ + 1);
     arrive(order[next_]);
     if (reshard_of(sharding_, options_) != Reshard::never && order[next_] != walked_.root)
-      for (int u = 0; u < static_cast<int>(units_.size()); ++u)
+      for (int u = 0; u < static_cast<int>(units().size()); ++u)
         if (there_[static_cast<std::size_t>(u)] && u != order[next_] && u != walked_.root &&
             !(kept(u) && last_forward_[static_cast<std::size_t>(u)] < next_))
           release(u);
@@ -205,7 +201,7 @@ void ShardedDataParallel::finish_forward() {
   require(phase_ != Phase::held, scope, "a backward pass while all values are held");
   if (phase_ == Phase::idle) start_forward();
   forward_to(schedule_.forward.size());
-  for (int u = 0; u < static_cast<int>(units_.size()); ++u)
+  for (int u = 0; u < static_cast<int>(units().size()); ++u)
     if (there_[static_cast<std::size_t>(u)] && !kept(u)) release(u);
 }
 
@@ -215,21 +211,21 @@ void ShardedDataParallel::values_changed() {
   const Span span(context_.trace, "all_gather parameters");
   const auto gather = [&](int unit) {
     arrive(unit);
-    for (const auto b : units_[static_cast<std::size_t>(unit)].buffers)
+    for (const auto b : buffers_of(unit))
       if (store_.flat_buffers[b].trainable) start_gather(b);
     if (!options_.overlap) arrive(unit);
   };
   // In the order in which they will be read.
   const auto& order = schedule_.forward;
   for (const int u : order) gather(u);
-  for (int u = 0; u < static_cast<int>(units_.size()); ++u)
+  for (int u = 0; u < static_cast<int>(units().size()); ++u)
     if (std::find(order.begin(), order.end(), u) == order.end()) gather(u);
 }
 
 void ShardedDataParallel::values_loaded() {
   require(phase_ == Phase::idle, scope, "values change in the middle of a microbatch");
   if (shards_values()) return;
-  for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
+  for (int u = 0; u < static_cast<int>(units().size()); ++u) {
     arrive(u);
     start_gather_of(u);
     arrive(u);
@@ -238,7 +234,7 @@ void ShardedDataParallel::values_loaded() {
 
 void ShardedDataParallel::hold_values() {
   require(phase_ == Phase::idle, scope, "values are asked for in the middle of a microbatch");
-  for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
+  for (int u = 0; u < static_cast<int>(units().size()); ++u) {
     if (shards_values()) start_gather_of(u);
     arrive(u);
   }
@@ -248,7 +244,7 @@ void ShardedDataParallel::hold_values() {
 void ShardedDataParallel::let_go() {
   phase_ = Phase::idle;
   if (!shards_values()) return;
-  for (int u = 0; u < static_cast<int>(units_.size()); ++u) release(u);
+  for (int u = 0; u < static_cast<int>(units().size()); ++u) release(u);
 }
 
 // ---- gradients
@@ -270,13 +266,8 @@ Tensor& ShardedDataParallel::gradients_of(std::size_t b) {
   Tensor& memory = buffers_[b].gradients;
   if (memory) return memory;
   const FlatBuffer& buffer = store_.flat_buffers[b];
-  const Node& first = *store_.leaves[buffer.leaves.front()];
-  memory = Tensor::empty(context_, {buffer.elements}, first.sink.dtype,
-                         reduces_always() ? Category::communication : Category::gradients);
-  for (std::size_t i = 0; i + 1 < buffer.leaves.size(); ++i) {
-    const std::int64_t end = buffer.leaf_firsts[i] + store_.leaves[buffer.leaves[i]]->shape.numel();
-    memory.flat_view(end, {buffer.leaf_firsts[i + 1] - end}).fill(0);
-  }
+  memory = flat_gradients(context_, store_.leaves, buffer.leaves, buffer.leaf_firsts, buffer.elements,
+                          reduces_always() ? Category::communication : Category::gradients);
   return memory;
 }
 
@@ -288,7 +279,7 @@ void ShardedDataParallel::backward(const Tensor& loss, bool last, BackwardOption
   next_ = issued_ = 0;
   last_ = last;
   if (options_.overlap) start_next_gather();
-  count_uses(loss);
+  uses_->count(loss);
   options.after = [this, theirs = std::move(options.after)](const Node& node) {
     if (theirs) theirs(node);
     ran(node);
@@ -296,43 +287,22 @@ void ShardedDataParallel::backward(const Tensor& loss, bool last, BackwardOption
   if (loss && loss.requires_grad()) chorus::backward(loss, options);
   backward_to(schedule_.backward.size());
   if (shards_values())
-    for (int u = 0; u < static_cast<int>(units_.size()); ++u)
+    for (int u = 0; u < static_cast<int>(units().size()); ++u)
       if (there_[static_cast<std::size_t>(u)]) release(u);
   phase_ = Phase::idle;
 }
 
-void ShardedDataParallel::count_uses(const Tensor& loss) {
-  std::vector<const Node*> open;
-  std::unordered_set<const Node*> seen;
-  if (loss && loss.node()) open.push_back(loss.node().get());
-  while (!open.empty()) {
-    const Node* node = open.back();
-    open.pop_back();
-    for (const auto& input : node->inputs) {
-      if (!input) continue;
-      if (!input->leaf) {
-        if (seen.insert(input.get()).second) open.push_back(input.get());
-      } else if (const auto leaf = leaves_.find(input.get()); leaf != leaves_.end()) {
-        if (uses_[leaf->second]++ == 0) ++waiting(input.get());
-      }
-    }
-  }
-}
-
 void ShardedDataParallel::ran(const Node& node) {
-  for (const auto& input : node.inputs) {
-    if (!input || !input->leaf) continue;
-    const auto leaf = leaves_.find(input.get());
-    if (leaf == leaves_.end()) continue;
-    if (--uses_[leaf->second] == 0) --waiting(input.get());
-  }
+  if (const auto unexpected = uses_->ran(node))
+    fail(scope, "a parameter of '", path(walked_.of_leaf.at(store_.leaves[*unexpected].get())), "' got a gradient from ",
+         node.op, " after all its uses in the backward pass");
   run_ready();
 }
 
 void ShardedDataParallel::run_ready() {
   const auto& order = schedule_.backward;
   while (next_ < order.size() && order[next_].kind == UnitSchedule::Event::reduce &&
-         units_[static_cast<std::size_t>(order[next_].unit)].waiting == 0)
+         uses_->waiting(static_cast<std::size_t>(order[next_].unit)) == 0)
     run(order[next_++]);
 }
 
@@ -353,13 +323,11 @@ void ShardedDataParallel::run(const UnitSchedule::Event& event) {
       arrive(event.unit);
       if (options_.overlap) start_next_gather();
       break;
-    case UnitSchedule::Event::reduce: {
-      const UnitState& unit = units_[static_cast<std::size_t>(event.unit)];
-      require(unit.waiting == 0, scope, "'", walked_.paths[static_cast<std::size_t>(event.unit)],
+    case UnitSchedule::Event::reduce:
+      require(uses_->waiting(static_cast<std::size_t>(event.unit)) == 0, scope, "'", path(event.unit),
               "' still gets gradients when they should be complete");
       if (last_ || reduces_always()) start_reduce(event.unit);
       break;
-    }
     case UnitSchedule::Event::release:
       if (shards_values()) release(event.unit);
       break;
@@ -369,7 +337,7 @@ void ShardedDataParallel::run(const UnitSchedule::Event& event) {
 void ShardedDataParallel::start_reduce(int unit) {
   const Span span(context_.trace, "reduce_scatter gradients");
   finish_reduces();
-  for (const auto b : units_[static_cast<std::size_t>(unit)].buffers)
+  for (const auto b : buffers_of(unit))
     if (store_.flat_buffers[b].trainable) start_reduce_buffer(b);
   if (!options_.overlap) finish_reduces();
 }

@@ -4,6 +4,7 @@
 #include <chorus/core/config.h>
 #include <chorus/parallel/data_parallel.h>
 #include <chorus/parallel/grad_sums.h>
+#include <chorus/parallel/leaves.h>
 #include <chorus/parallel/unit_schedule.h>
 
 #include <thread>
@@ -66,10 +67,6 @@ class ShardedDataParallel final : public DataParallel, private Keeper {
 
  private:
   enum class Phase : std::uint8_t { idle, forward, backward, held };
-  struct UnitState {
-    std::vector<std::size_t> buffers;
-    std::int64_t waiting = 0;  // leaves with uses to come in the running backward pass
-  };
   struct BufferState {
     std::vector<std::int64_t> counts;   // elements of each rank's slice
     Tensor landing;                     // where values arrive
@@ -83,6 +80,8 @@ class ShardedDataParallel final : public DataParallel, private Keeper {
   };
 
   void fetch(Storage& storage) override;
+  const std::string& path(int unit) const { return walked_.paths[static_cast<std::size_t>(unit)]; }
+  const std::vector<std::size_t>& buffers_of(int unit) const { return buffers_of_[static_cast<std::size_t>(unit)]; }
   bool shards_values() const { return sharding_ == Sharding::full; }
   bool reduces_always() const;
   void start_gather(std::size_t buffer);
@@ -97,8 +96,6 @@ class ShardedDataParallel final : public DataParallel, private Keeper {
   void run(const UnitSchedule::Event& event);
   void backward_to(std::size_t end);
   void run_ready();
-  void count_uses(const Tensor& loss);
-  std::int64_t& waiting(const Node* leaf) { return units_[static_cast<std::size_t>(walked_.of_leaf.at(leaf))].waiting; }
   void ran(const Node& node);
   Tensor& gradients_of(std::size_t buffer);
   void start_reduce(int unit);
@@ -116,10 +113,9 @@ class ShardedDataParallel final : public DataParallel, private Keeper {
   const std::vector<GradSum> sums_;
   const std::thread::id thread_;
 
-  std::vector<UnitState> units_;
+  std::vector<std::vector<std::size_t>> buffers_of_;  // a unit
   std::vector<BufferState> buffers_;
   WalkedUnits walked_;
-  std::unordered_map<const Node*, std::size_t> leaves_;  // index
   UnitSchedule schedule_;
 
   Phase phase_ = Phase::idle;
@@ -127,7 +123,7 @@ class ShardedDataParallel final : public DataParallel, private Keeper {
   std::size_t issued_ = 0;                 // entries of it whose gather has begun
   std::vector<bool> there_;                // whether a unit's values are there
   std::vector<std::size_t> last_forward_;  // where a unit comes for the last time in the schedule's forward list
-  std::vector<std::int64_t> uses_;         // of each leaf, to come in the running backward pass
+  std::optional<LeafUses> uses_;           // in the running backward pass
   std::vector<std::size_t> reducing_;
   bool last_ = false;
 };
