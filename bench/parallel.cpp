@@ -24,7 +24,6 @@ struct Options {
   DType dtype = DType::f32;
   std::string export_file;
   Sharding sharding = Sharding::none;
-  std::string sharding_name;
   ShardingOptions shards;
 };
 
@@ -61,7 +60,6 @@ Options parse(int argc, char** argv) {
       options.tokens = count(1);
     } else if (word == "--sharding") {
       options.sharding = sharding_of(value);
-      options.sharding_name = value;
     } else if (word == "--reshard") {
       require(value == "auto" || value == "always" || value == "never", "bench_parallel", "--reshard ", value,
               "; expected auto, always or never");
@@ -137,7 +135,7 @@ void run_rank(Group& world, const Options& options, double resident_at_start) {
     if (op.ends_with(" gradients") || op.ends_with(" parameters")) exchanged += total.seconds / options.steps;
   std::printf("exchange_seconds %.6g\n", exchanged);
   std::printf("figure parallel.%s.%dx%d.%s.tokens_per_s %.5g tokens/s\n",
-              options.sharding == Sharding::none ? "ddp" : options.sharding_name.c_str(), options.ranks, options.threads,
+              options.sharding == Sharding::none ? "ddp" : name(options.sharding).data(), options.ranks, options.threads,
               std::string(name(options.dtype)).c_str(), tokens / median);
 }
 

@@ -19,11 +19,19 @@ Reshard reshard_of(Sharding sharding, const ShardingOptions& options) {
 }  // namespace
 
 Sharding sharding_of(const std::string& name) {
-  if (name == "none") return Sharding::none;
-  if (name == "optimizer") return Sharding::optimizer;
-  if (name == "gradients") return Sharding::gradients;
-  require(name == "full", scope, "'", name, "'; none, optimizer, gradients and full are there");
-  return Sharding::full;
+  for (const Sharding sharding : {Sharding::none, Sharding::optimizer, Sharding::gradients, Sharding::full})
+    if (name == chorus::name(sharding)) return sharding;
+  fail(scope, "'", name, "'; none, optimizer, gradients and full are there");
+}
+
+std::string_view name(Sharding sharding) {
+  switch (sharding) {
+    case Sharding::none: return "none";
+    case Sharding::optimizer: return "optimizer";
+    case Sharding::gradients: return "gradients";
+    case Sharding::full: return "full";
+  }
+  fail(scope, "number ", static_cast<int>(sharding), " is none");
 }
 
 std::optional<StoreShard> store_shard(Sharding sharding, const Mesh& mesh) {

@@ -28,6 +28,7 @@ struct ShardingOptions {
 /// What is shared out: ZeRO-1, ZeRO-2, ZeRO-3.
 enum class Sharding : std::uint8_t { none, optimizer, gradients, full };
 Sharding sharding_of(const std::string& name);
+std::string_view name(Sharding sharding);
 
 /// Which part of a store the ranks of the mesh give this one; nothing for Sharding::none. For `materialize`.
 std::optional<StoreShard> store_shard(Sharding sharding, const Mesh& mesh);

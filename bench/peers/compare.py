@@ -89,56 +89,39 @@ def compare_frontend(arguments):
     verdict("frontend", results, ("seconds_per_s", results["ours"][0]["audio_seconds"], "audio s/s"), "peer_seconds_per_s")
 
 
-def compare_parallel(dtype, arguments):
-    """Data-parallel steps of the decoder: two ranks of one thread each of both, and one rank of ours with two threads."""
+def compare_ranks(kind, dtype, arguments):
+    """Steps of the decoder on two ranks of one thread each, by us and by PyTorch, and another way of ours: for data parallelism
+    one rank with two threads, for sharding our data parallelism."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    export = str(FOLDER / "parallel.h5")
+    export = str(FOLDER / f"{kind}.h5")
+    sharded = kind == "sharding"
+    program = ours("bench_parallel", *(["--sharding", "full"] if sharded else []))
+    theirs = peer("ddp.py", export)
     if not arguments.no_check:
-        ours("bench_parallel", "--steps", "0", "--export", export).run()
-        print(peer("ddp.py", export, "--check", "1e-4").output(), end="", flush=True)
+        program.plus("--steps", "0", "--export", export).run()
+        print(theirs.plus(*(["--fsdp", "auto"] if sharded else []), "--check", "1e-4").output(), end="", flush=True)
     steps = ["--dtype", dtype, "--steps", str(arguments.steps or 2), "--warm", str(arguments.warm)]
-    program = peer("ddp.py", export, *steps)
-    results = take_turns({
-        "ours": ours("bench_parallel", "--ranks", "2", "--threads", "1", *steps),
-        "two threads": ours("bench_parallel", "--ranks", "1", "--threads", "2", *steps),
-        "ddp": program,
-        "ddp, head in pieces": program.plus("--chunked-head"),
-        "ddp, large buckets": program.plus("--bucket-mb", "160"),
-        "ddp, static graph": program.plus("--static-graph"),
-    }, arguments.repeats)
-    name = "parallel.ddp" if dtype == "f32" else f"parallel.ddp.{dtype}"
-    threads = results.pop("two threads")
+    theirs = theirs.plus(*steps)
+    if sharded:
+        name, other, ratio = "sharding.full", ours("bench_parallel", *steps), "over_ddp"
+        variants = {"fsdp": theirs.plus("--fsdp", "auto"),
+                    "fsdp, head in pieces": theirs.plus("--fsdp", "auto", "--chunked-head"),
+                    "fsdp, kept after forward": theirs.plus("--fsdp", "never")}
+    else:
+        name, other = "parallel.ddp", ours("bench_parallel", "--ranks", "1", "--threads", "2", *steps)
+        ratio = "two_ranks_over_two_threads"
+        variants = {"ddp": theirs,
+                    "ddp, head in pieces": theirs.plus("--chunked-head"),
+                    "ddp, large buckets": theirs.plus("--bucket-mb", "160"),
+                    "ddp, static graph": theirs.plus("--static-graph")}
+    name += "" if dtype == "f32" else f".{dtype}"
+    results = take_turns({"ours": program.plus(*steps), "other": other, **variants}, arguments.repeats)
+    before = results.pop("other")
     verdict(name, results, ("tokens_per_s", results["ours"][0]["tokens"], "tokens/s"), "peer_tokens_per_s")
-    print(f"# {name}: one rank with two threads", *(f"{run['seconds']:.4g}" for run in threads), "s")
-    shares = [run["exchange_seconds"] / run["seconds"] for run in results["ours"]]
-    figure(f"{name}.all_reduce_percent", 100 * statistics.median(shares), "%")
-    figure(f"{name}.two_ranks_over_two_threads",
-           statistics.median(one["seconds"] / two["seconds"] for one, two in zip(threads, results["ours"])), "x")
-
-
-def compare_sharding(dtype, arguments):
-    """The decoder shared out over two ranks of one thread each, by us and by FSDP2; and our DDP."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    export = str(FOLDER / "sharding.h5")
-    if not arguments.no_check:
-        ours("bench_parallel", "--sharding", "full", "--steps", "0", "--export", export).run()
-        print(peer("ddp.py", export, "--fsdp", "auto", "--check", "1e-4").output(), end="", flush=True)
-    steps = ["--dtype", dtype, "--steps", str(arguments.steps or 2), "--warm", str(arguments.warm)]
-    program, fsdp = ours("bench_parallel", *steps), peer("ddp.py", export, *steps, "--fsdp")
-    results = take_turns({
-        "ours": program.plus("--sharding", "full"),
-        "ddp of ours": program,
-        "fsdp": fsdp.plus("auto"),
-        "fsdp, head in pieces": fsdp.plus("auto", "--chunked-head"),
-        "fsdp, kept after forward": fsdp.plus("never"),
-    }, arguments.repeats)
-    name = "sharding.full" if dtype == "f32" else f"sharding.full.{dtype}"
-    ddp = results.pop("ddp of ours")
-    verdict(name, results, ("tokens_per_s", results["ours"][0]["tokens"], "tokens/s"), "peer_tokens_per_s")
-    print(f"# {name}: our DDP", *(f"{run['seconds']:.4g}" for run in ddp), "s;", *(f"{run['memory']:.4g}" for run in ddp), "MiB")
+    print(f"# {name}: {ratio.removeprefix('two_ranks_').replace('_', ' ')}:", *(f"{run['seconds']:.4g} s" for run in before))
     figure(f"{name}.exchange_percent",
            100 * statistics.median(run["exchange_seconds"] / run["seconds"] for run in results["ours"]), "%")
-    figure(f"{name}.over_ddp", statistics.median(a["seconds"] / b["seconds"] for a, b in zip(ddp, results["ours"])), "x")
+    figure(f"{name}.{ratio}", statistics.median(a["seconds"] / b["seconds"] for a, b in zip(before, results["ours"])), "x")
 
 
 def main():
@@ -156,7 +139,7 @@ def main():
         for dtype in arguments.which or ["f32"]:
             if dtype not in ("f32", "bf16"):
                 sys.exit(f"compare.py: '{dtype}'; f32 and bf16 are there")
-            (compare_parallel if arguments.what == "parallel" else compare_sharding)(dtype, arguments)
+            compare_ranks(arguments.what, dtype, arguments)
         return
     known = list(WORKLOADS) if arguments.what == "step" else ["1k", "8k", "32k"]
     unknown = set(arguments.which) - set(known) - {"f32", "bf16"}

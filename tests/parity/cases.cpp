@@ -148,9 +148,7 @@ std::string ParityCase::name() const {
   add(ddp.bucket_size == 700, "small buckets");
   add(!ddp.gradient_as_bucket_view, "copied gradients");
   add(recompute != Recompute::none, std::string(chorus::name(recompute)) + " recompute");
-  add(sharding != Sharding::none, std::string("sharding ") + (sharding == Sharding::full        ? "full"
-                                                              : sharding == Sharding::gradients ? "gradients"
-                                                                                                : "optimizer"));
+  add(sharding != Sharding::none, "sharding " + std::string(chorus::name(sharding)));
   add(replicas > 1, "replicas " + std::to_string(replicas));
   add(shards.reshard_after_forward != "auto", "reshard " + shards.reshard_after_forward);
   add(shards.defer_grad_sync, "sums in the last microbatch");

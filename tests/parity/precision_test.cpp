@@ -53,10 +53,10 @@ TEST(Precision, ShardingGivesTheBitsOfDdp) {
       for (const Sharding sharding : {Sharding::optimizer, Sharding::gradients, Sharding::full}) {
         options.sharding = sharding;
         const ParityRun run = parity_parallel(parity_model(variant), {}, 3, options);
-        EXPECT_TRUE(run.initial == ddp.initial) << dtype << ' ' << static_cast<int>(sharding);
-        EXPECT_TRUE(run.losses == ddp.losses) << dtype << ' ' << static_cast<int>(sharding);
-        EXPECT_TRUE(run.gradients == ddp.gradients) << dtype << ' ' << static_cast<int>(sharding);
-        EXPECT_TRUE(run.weights == ddp.weights) << dtype << ' ' << static_cast<int>(sharding);
+        EXPECT_TRUE(run.initial == ddp.initial) << dtype << ' ' << name(sharding);
+        EXPECT_TRUE(run.losses == ddp.losses) << dtype << ' ' << name(sharding);
+        EXPECT_TRUE(run.gradients == ddp.gradients) << dtype << ' ' << name(sharding);
+        EXPECT_TRUE(run.weights == ddp.weights) << dtype << ' ' << name(sharding);
       }
     }
   }

@@ -18,7 +18,7 @@ struct StateCase {
   double whole, shared;  ///< bytes per parameter: on every rank, and over all of them
 };
 
-void PrintTo(const StateCase& c, std::ostream* out) { *out << static_cast<int>(c.sharding) << ' ' << c.dtype; }
+void PrintTo(const StateCase& c, std::ostream* out) { *out << name(c.sharding) << ' ' << c.dtype; }
 
 LlmConfig decoder(int layers) {
   LlmConfig config{.vocab_size = 300, .hidden_size = 96, .num_hidden_layers = layers};

@@ -16,7 +16,7 @@ struct ShardCase {
   bool tied = true, frozen = false;
   ShardingOptions shards{};
   std::string name() const {
-    return std::to_string(static_cast<int>(sharding)) + " on " + std::to_string(ranks) + " ranks, " + std::to_string(replicas) +
+    return std::string(chorus::name(sharding)) + " on " + std::to_string(ranks) + " ranks, " + std::to_string(replicas) +
            " replicas, " + std::to_string(accumulation) + " microbatches" + (tied ? ", tied" : "") +
            (frozen ? ", frozen" : "") + ", reshard " + shards.reshard_after_forward +
            (shards.defer_grad_sync ? ", deferred" : "");
