@@ -263,9 +263,8 @@ const ParityRun& SerialRuns::of(const ParityCase& c) {
   const auto known = runs_.find(key);
   if (known != runs_.end()) return known->second;
   if (runs_.size() >= 50) runs_.clear();
-  ParityOptions options = c.options();
-  options.deal = nullptr;  // one rank has all samples
-  options.recompute = Recompute::none;
+  ParityOptions options;  // whatever the case does otherwise must not be in what it is compared with
+  options.accumulation = c.accumulation;
   return runs_[key] = parity_serial(parity_model(c.variant), options);
 }
 
