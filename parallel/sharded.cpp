@@ -294,9 +294,6 @@ void ShardedDataParallel::backward(const Tensor& loss, bool last, BackwardOption
   };
   if (loss && loss.requires_grad()) chorus::backward(loss, options);
   backward_to(schedule_.backward.size());
-  if (shards_values())
-    for (int u = 0; u < static_cast<int>(units().size()); ++u)
-      if (there_[static_cast<std::size_t>(u)]) release(u);
   phase_ = Phase::idle;
 }
 
