@@ -249,8 +249,10 @@ Tensor redistribute(Tensor x, const Axis& axis, Placement to) {
   // The graph needs the way back only: holding the value too would keep a sum from being made in its place.
   Tensor input = Tensor::unbacked(x.context(), x.shape(), x.dtype());
   input.set_node(x.node());
-  const bool gathers = sharded(from.placement) && to == copy;
-  const Tensor shard = gathers ? x : Tensor();
+  // What costs nothing or a copy to make again from an input that is made again itself, as a norm's result, isn't kept either.
+  const bool passes = replicated(from.placement) && to != sum && is_remade(x);
+  const bool again = passes || (sharded(from.placement) && to == copy);
+  const Tensor source = again ? x : Tensor();
   x.set_node(nullptr);
   Tensor y = moved(std::move(x), axis, from.placement, to, from.whole);
   y.set_layout(std::make_shared<const Layout>(std::move(layout)));
@@ -258,14 +260,14 @@ Tensor redistribute(Tensor x, const Axis& axis, Placement to) {
   const auto rule = [move](const Backward& b) {
     return Grads{moved(b.dy, *move.axis, placement::dual(move.to), placement::dual(move.from), move.to_whole)};
   };
-  y = record(op, std::move(y), {input}, gathers ? Saved{shard} : Saved{}, rule);
+  y = record(op, std::move(y), {input}, again ? Saved{source} : Saved{}, rule);
   if (axis.overlap) {
     y.node()->begin = [move](const Tensor& dy) -> std::unique_ptr<Underway> {
       return std::make_unique<MoveUnderway>(
           start_move(dy, *move.axis, placement::dual(move.to), placement::dual(move.from), move.to_whole));
     };
   }
-  if (!gathers) return y;
+  if (!again) return y;
   return remade_by(std::move(y), [move](const Backward& b) {
     return Grads{moved(b.saved[0], *move.axis, move.from, move.to, move.from_whole)};
   });

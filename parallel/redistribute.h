@@ -8,7 +8,8 @@ namespace chorus {
 /// x, which lies on `axis` as its layout says, as `to`. Its gradient goes the other way: from dual(to) to dual(from). Of sums,
 /// values are added in order of rank. An error names axis and placements: a layout that doesn't name the axis, a dim that an
 /// inner axis divides further, a sharded dim of unknown size. Whoever saves the result of shard -> copy keeps its shard only,
-/// which is gathered again in backward. `axis` must outlive the graph.
+/// which is gathered again in backward; where x is made again in backward and the way costs no exchange (same -> copy, a cut),
+/// nothing is kept. `axis` must outlive the graph.
 Tensor redistribute(Tensor x, const Axis& axis, Placement to);
 
 /// The same on values, outside autograd and without layouts: `whole` is the size of the dim that `from` shards, over all ranks.

@@ -1,10 +1,12 @@
-// What each sharding takes of a rank's memory for parameters, gradients and optimizer state, beside the formulas of ZeRO.
+// What each sharding takes of a rank's memory for parameters, gradients and optimizer state, beside the formulas of ZeRO
+// (parallel/memory_formulas.h). What is gathered, and gradients that aren't summed yet, are in a category of their own.
 #include <chorus/models/llm/model.h>
 #include <chorus/nn/optim/optimizer.h>
 #include <chorus/parallel/grad_norm.h>
 #include <chorus/parallel/group/solo.h>
 #include <chorus/parallel/group/threads.h>
 #include <chorus/parallel/make_data_parallel.h>
+#include <chorus/parallel/memory_formulas.h>
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -33,6 +35,8 @@ Tensor loss_of(const Llm& model, Context& context, const std::vector<std::int32_
   return model.loss(model(model.embedding(tokens), rows, {.training = true}), tokens, {});
 }
 
+double count_of(const ParamStore& store) { return static_cast<double>(store.trainable_count()); }
+
 class StateMemory : public ::testing::TestWithParam<StateCase> {};
 // f32: 4 value, 4 gradient, 8 AdamW. bf16: 2 value, 4 gradient, 4 master, 8 AdamW.
 INSTANTIATE_TEST_SUITE_P(
@@ -47,7 +51,8 @@ TEST_P(StateMemory, IsWithinTwoPercentOfTheFormula) {
   const LlmConfig config = decoder(4);
   for (const int d : {2, 4, 8}) {
     std::mutex mutex;
-    double most = 0, count = 0;
+    StateBytes most;
+    double count = 0;
     run_ranks(d, {}, [&, sharding = sharding, dtype = dtype](Group& world) {
       Context context;
       const Mesh mesh(world, mesh_shape({}, d));
@@ -56,25 +61,33 @@ TEST_P(StateMemory, IsWithinTwoPercentOfTheFormula) {
       const auto loss = [&](const std::vector<std::int32_t>& ids) { return loss_of(model, context, ids); };
       const auto ranks = make_data_parallel(store, mesh, {.sharding = sharding}, [&] { return loss({}); });
       const Optimizer optimizer({}, store);
-      const auto bytes = [&] {
-        const auto now = context.memory.stats().current;
-        double sum = 0;
-        for (const Category c : {Category::parameters, Category::gradients, Category::optimizer})
-          sum += static_cast<double>(now[static_cast<std::size_t>(c)]);
-        return sum;
+      const auto bytes = [&](Category c) {
+        return static_cast<double>(context.memory.stats().current[static_cast<std::size_t>(c)]);
+      };
+      const auto held = [&] {
+        return StateBytes{bytes(Category::parameters), bytes(Category::gradients), bytes(Category::optimizer)};
       };
       ranks->start_step();
       ranks->backward(loss({1, 2, 3}), false);
-      double own = bytes();  // whole gradients are there, where they are kept until the last microbatch
+      StateBytes own = held();  // whole gradients are there, where they are kept until the last microbatch
       ranks->backward(loss({4, 5}), true);
       ranks->finish_step();
-      if (sharding != Sharding::optimizer) own = bytes();  // no unit's gradients are on their way any more
+      if (sharding != Sharding::optimizer) own = held();  // no unit's gradients are on their way any more
+      // Between steps nothing that was gathered is left, and of gradients the sums of the rank's slices.
+      EXPECT_LE(bytes(Category::communication), sharding == Sharding::optimizer ? 1.02 * count_of(store) * 4 / d : 0);
       const std::lock_guard lock(mutex);
-      most = std::max(most, own);
-      count = static_cast<double>(store.trainable_count());
+      most.values = std::max(most.values, own.values);
+      most.gradients = std::max(most.gradients, own.gradients);
+      most.optimizer = std::max(most.optimizer, own.optimizer);
+      count = count_of(store);
     });
     const double formula = count * (whole + shared / d);
-    EXPECT_NEAR(most / formula, 1, 0.02) << d << " ranks: " << most << " bytes, " << formula << " by the formula";
+    EXPECT_NEAR(most.total() / formula, 1, 0.02)
+        << d << " ranks: " << most.total() << " bytes, " << formula << " by the formula";
+    const StateBytes each = shared_state(whole_state(dtype, 2), sharding, d);
+    EXPECT_NEAR(most.values / (count * each.values), 1, 0.02) << d << " ranks";
+    EXPECT_NEAR(most.gradients / (count * each.gradients), 1, 0.02) << d << " ranks";
+    EXPECT_NEAR(most.optimizer / (count * each.optimizer), 1, 0.02) << d << " ranks";
   }
 }
 
