@@ -128,6 +128,7 @@ DryRun plan_run(const RunConfig& config, const std::function<void(const std::str
                      .first_epoch = epoch,
                      .left_out = drops.report(),
                      .heaviest = {},
+                     .report = {},
                      .fixed = {},
                      .step = {}};
     Heaviest heaviest(config, phase);
@@ -154,10 +155,13 @@ DryRun plan_run(const RunConfig& config, const std::function<void(const std::str
     out.fixed = fixed_memory(config, phase, tokenizer, plan.layout);
     for (const Candidate& candidate : heaviest.candidates()) {
       const MemoryUse use = step_memory(config, phase, tokenizer, candidate.samples, candidate.accumulates, plan.layout);
-      if (use.total > out.step.total)
-        out.heaviest = {candidate.rows.encoder, phase.llm_weight > 0 ? candidate.rows.decoder : 0};
+      if (use.total > out.step.total) {
+        out.heaviest = candidate.rows;
+        if (phase.llm_weight <= 0) out.heaviest.decoder = out.heaviest.longest_decoder = 0;
+      }
       out.step = largest(out.step, use);
     }
+    out.report = memory_report(config, phase, tokenizer, plan.layout, out.heaviest, out.fixed + out.step);
     out.run_peak = out.fixed.total + out.step.total;
     if (!plan.phases.empty()) {
       const PlannedPhase& before = plan.phases.back();

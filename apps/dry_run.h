@@ -1,6 +1,6 @@
 // Everything about a run that can be said before it: parameters, batches, memory. Nothing is written.
 #pragma once
-#include <chorus/apps/memory_probe.h>
+#include <chorus/apps/memory_report.h>
 #include <chorus/io/batches.h>
 
 #include <functional>
@@ -24,6 +24,7 @@ struct PlannedPhase {
   std::int64_t most_samples = 0, most_frames = 0, most_tokens = 0;  ///< in a batch of it, each on its own
   std::string left_out;                                             ///< of every epoch, by reason
   RowCounts heaviest;                                               ///< rows of the heaviest microbatch of all these epochs
+  MemoryReport report;                                              ///< the same memory beside the formulas
   MemoryUse fixed;                                                  ///< parameters, optimizer state
   MemoryUse step;                                                   ///< what the heaviest microbatch takes beside them
   double run_peak = 0;  ///< the most since the run's start; while phases change, the models of both are there
@@ -45,6 +46,8 @@ DryRun plan_run(const RunConfig& config, const std::function<void(const std::str
 std::string parameter_text(const DryRun& plan);
 std::string batch_text(const DryRun& plan);
 std::string memory_text(const DryRun& plan);
+/// Each phase's MemoryReport.
+std::string formula_text(const DryRun& plan);
 
 /// The same run with at most `steps` steps in each phase, in another folder and without validation.
 RunConfig shortened(RunConfig config, std::int64_t steps, const std::filesystem::path& output_dir);

@@ -20,6 +20,7 @@ int run_dry_run(const Loaded<RunConfig>& loaded, std::int64_t measured_steps, in
   std::printf("\n== memory, estimated\n%s", memory_text(plan).c_str());
   if (config.model.ctc_compressor)
     std::printf("  The decoder is taken to read one audio item per token: what a trained CTC head leaves, about.\n");
+  std::printf("\n== memory beside the formulas\n%s", formula_text(plan).c_str());
   std::printf("figure dry_run.memory_peak %.2f MiB\n", plan.phases.back().run_peak / (1 << 20));
   std::fflush(stdout);
   if (measured_steps > 0) {

@@ -106,6 +106,12 @@ std::string memory_text(const DryRun& plan) {
          ", decoded sound kept up to " + human_bytes(plan.cache_bytes) + '\n';
 }
 
+std::string formula_text(const DryRun& plan) {
+  std::string out;
+  for (const auto& phase : plan.phases) out += (out.empty() ? "" : "\n") + memory_report_text(phase.report);
+  return out;
+}
+
 std::string comparison_text(const DryRun& plan, const std::vector<MeasuredPhase>& measured) {
   require(plan.phases.size() == measured.size(), "dry run", plan.phases.size(), " phases planned, ", measured.size(),
           " measured");

@@ -1,5 +1,4 @@
 #include <chorus/apps/layout_plan.h>
-#include <chorus/apps/memory_probe.h>
 #include <chorus/apps/run_data.h>
 #include <chorus/apps/run_folder.h>
 #include <chorus/models/salm/plan.h>
@@ -104,7 +103,13 @@ LayoutPlan plan_layout(const RunConfig& config, int ranks, const std::function<v
   const Tokenizer tokenizer(make_tokenizer(config, entries));
   const SalmConfig model_config = sized_config(config, tokenizer);
   const DType type = dtype_of_precision(config.trainer.precision);
-  for (int r = 0; r < ranks; ++r) out.place_of.push_back(axis_peers(out.shape, "model", r).index);
+  const bool sharded = out.sharding != "none";
+  int slices = 1;
+  for (int r = 0; r < ranks; ++r) {
+    out.place_of.push_back(axis_peers(out.shape, "model", r).index);
+    out.slice_of.push_back(sharded ? axis_peers(out.shape, "dp_shard_cp", r).index : 0);
+    slices = std::max(slices, out.slice_of.back() + 1);
+  }
 
   for (const auto& phase : config.phases) out.totals.push_back({phase.name, {}});
   std::vector<PlannedPart> parts;
@@ -118,24 +123,19 @@ LayoutPlan plan_layout(const RunConfig& config, int ranks, const std::function<v
     check_salm_layouts(model, context, type);
     const bool first = parts.empty();
     std::size_t i = 0;
-    PlannedTotal held;
+    std::int64_t held = 0;
     for_each_param(model, [&](const std::string& path, const Param& param) {
       if (first) parts.push_back({path, 1, param.global, param.layout, {}});
       parts[i++].boxes.push_back(param.box);
-      held.parameters += param.box.size.numel();
+      held += param.box.size.numel();
     });
     if (first) factors = plan.factors;
     for (std::size_t p = 0; p < config.phases.size(); ++p) {
-      const StoreSize size = store_size(model, {config.phases[p].freeze_params, config.phases[p].prevent_freeze_params});
-      const MemoryUse use = fixed_memory(config, size);
-      PlannedTotal total = held;
-      for_each_param(model, [&](const std::string&, const Param& param) {
-        if (param.trainable) total.trained += param.box.size.numel();
-      });
-      total.values = use.of[static_cast<std::size_t>(Category::parameters)];
-      total.optimizer = use.of[static_cast<std::size_t>(Category::optimizer)];
-      total.gradients = static_cast<double>(total.trained) * static_cast<double>(size_of(wide(type)));
-      out.totals[p].of_place.push_back(total);
+      const StoreSize size =
+          store_size(model, {config.phases[p].freeze_params, config.phases[p].prevent_freeze_params}, sharded);
+      auto& of_slice = out.totals[p].of_place.emplace_back();
+      for (int slice = 0; slice < slices; ++slice)
+        of_slice.push_back({held, size.trained, state_memory(config, size, slice, slices)});
     }
   }
   out.parts = folded(parts);

@@ -1,7 +1,7 @@
 // Who holds what of a run's model on a mesh of ranks: known from shapes alone, without groups and without memory for
 // parameters.
 #pragma once
-#include <chorus/apps/run_config.h>
+#include <chorus/apps/state_memory.h>
 #include <chorus/nn/param.h>
 
 #include <functional>
@@ -25,25 +25,25 @@ struct PlannedPart {
   std::vector<Box> boxes;  ///< by place
 };
 
-/// What a rank at one place holds while a phase trains. Bytes of values and optimizer state include the gaps that align
-/// parameters.
+/// What a rank holds while a phase trains.
 struct PlannedTotal {
-  std::int64_t parameters = 0, trained = 0;
-  double values = 0, gradients = 0, optimizer = 0;  ///< bytes; gradients: of all parameters, when backward has ended
+  std::int64_t parameters = 0,
+               trained = 0;  ///< elements of its part of the model, whatever data-parallel ranks share out of it
+  StateMemory state;
 };
 struct PlannedTotals {
   std::string phase;
-  std::vector<PlannedTotal> of_place;
+  std::vector<std::vector<PlannedTotal>> of_place;  ///< by slice
 };
 
-/// Ranks that differ in data only hold the same: what is held is listed by place in the model, the rank's index on axis
-/// "model".
+/// What lies where in the model is listed by place, the rank's index on axis "model". Ranks at a place hold the same, unless
+/// data- parallel ranks share it out: then each has a slice, which are numbered along axis "dp_shard_cp".
 struct LayoutPlan {
   MeshShape shape;
   bool sequence_parallel = false;
-  std::string sharding = "none";  ///< not taken off the totals
+  std::string sharding = "none";
   int minimum_ranks = 1;
-  std::vector<int> place_of;  ///< of each rank
+  std::vector<int> place_of, slice_of;  ///< of each rank; slices are all 0 without sharding
   std::vector<PlannedGroups> groups;
   std::vector<PlannedPart> parts;
   std::vector<PlannedTotals> totals;

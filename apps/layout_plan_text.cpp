@@ -69,6 +69,11 @@ std::string groups_text(const LayoutPlan& plan, int rank) {
   return text_table(rows, 2);
 }
 
+const PlannedTotal& total_of(const LayoutPlan& plan, const std::vector<std::vector<PlannedTotal>>& of_place, int rank) {
+  const auto r = static_cast<std::size_t>(rank);
+  return of_place[static_cast<std::size_t>(plan.place_of[r])][static_cast<std::size_t>(plan.slice_of[r])];
+}
+
 /// The places to speak of: that of one rank, or all.
 std::vector<std::size_t> places(const LayoutPlan& plan, int rank) {
   if (rank >= 0) return {static_cast<std::size_t>(plan.place_of.at(static_cast<std::size_t>(rank)))};
@@ -86,9 +91,10 @@ std::string layout_text(const LayoutPlan& plan, int rank) {
       << s.pp << ", dp_replicate " << s.dp_replicate << ", dp_shard " << s.dp_shard << ", cp " << s.cp << ", tp " << s.tp
       << "\n  expert axes: pp " << s.pp << ", edp " << s.edp << ", ep " << s.ep << ", etp " << s.etp
       << "\n  these sizes need at least " << plan.minimum_ranks << (plan.minimum_ranks == 1 ? " rank" : " ranks") << '\n';
-  if (plan.sharding != "none")
-    out << "  sharding " << plan.sharding
-        << ": what data-parallel ranks shard of this is not taken off below; --dry-run does\n";
+  const bool sharded = plan.sharding != "none";
+  if (sharded)
+    out << "  sharding " << plan.sharding << ": " << s.dp_shard * s.cp
+        << (s.dp_shard * s.cp == 1 ? " rank has" : " ranks share out") << " the state of each part of the model\n";
   if (!plan.groups.empty()) out << "\n== groups of " << (rank < 0 ? "ranks" : "rank " + std::to_string(rank)) << '\n';
   out << groups_text(plan, rank);
 
@@ -102,27 +108,35 @@ std::string layout_text(const LayoutPlan& plan, int rank) {
   out << text_table(rows, rows[0].size());
 
   out << "\n== a rank holds\n";
-  rows = {{"phase", "parameters", "trained", "values", "gradients", "optimizer state", at.size() > 1 ? "at" : ""}};
+  rows = {{"phase", "parameters", "trained", "values", "gradients", "optimizer state"}};
+  if (sharded) rows[0].insert(rows[0].end(), {"gathered at a time", "other gradients"});
+  if (rank < 0) rows[0].push_back("ranks");
   for (const auto& [phase, of_place] : plan.totals) {
     std::vector<std::pair<std::vector<std::string>, std::vector<int>>> kinds;
-    for (const std::size_t p : at) {
-      const PlannedTotal& t = of_place[p];
-      std::vector<std::string> row{phase,
-                                   std::to_string(t.parameters),
-                                   std::to_string(t.trained),
-                                   human_bytes(t.values),
-                                   human_bytes(t.gradients),
-                                   human_bytes(t.optimizer)};
-      if (kinds.empty() || kinds.back().first != row) kinds.push_back({std::move(row), {}});
-      kinds.back().second.push_back(static_cast<int>(p));
+    for (int r = std::max(rank, 0); r < (rank < 0 ? s.world() : rank + 1); ++r) {
+      const PlannedTotal& t = total_of(plan, of_place, r);
+      std::vector<std::string> row{phase, std::to_string(t.parameters), std::to_string(t.trained)};
+      for (const double bytes : {t.state.held.values, t.state.held.gradients, t.state.held.optimizer})
+        row.push_back(human_bytes(bytes));
+      if (sharded) row.insert(row.end(), {human_bytes(t.state.gathered), human_bytes(t.state.second_gradients)});
+      auto known = std::ranges::find(kinds, row, &std::pair<std::vector<std::string>, std::vector<int>>::first);
+      if (known == kinds.end()) known = kinds.insert(kinds.end(), {std::move(row), {}});
+      known->second.push_back(r);
     }
     for (auto& [row, holders] : kinds) {
-      if (at.size() > 1) row.push_back(kinds.size() == 1 ? "all" : list(holders));
+      if (rank < 0) row.push_back(kinds.size() == 1 ? "all" : list(holders));
       rows.push_back(std::move(row));
     }
   }
   out << text_table(rows, 1);
-  if (at.size() > 1) out << "  (at n: by ranks that are n-th in their group 'model')\n";
+  if (at.size() > 1) out << "  (parameters held at n: by ranks that are n-th in their group 'model')\n";
+  if (sharded) {
+    out << "  parameters and trained: of the rank's part of the model, of which it owns a slice\n";
+    if (plan.sharding == "full") out << "  gathered at a time: values of the root and of two neighbouring units\n";
+    out << "  other gradients: not summed yet, of the root and of two neighbouring units; where all are kept until a step's "
+           "last\n"
+           "    microbatch, the sums of the slice\n";
+  }
   return out.str();
 }
 
@@ -142,7 +156,10 @@ std::string layout_json(const LayoutPlan& plan, int rank) {
     for (const auto& axis : axes) out["groups"][axis] = groups;
   const auto at = places(plan, rank);
   for (std::size_t r = 0; r < plan.place_of.size(); ++r)
-    if (rank < 0 || static_cast<int>(r) == rank) out["place_of_rank"][std::to_string(r)] = plan.place_of[r];
+    if (rank < 0 || static_cast<int>(r) == rank) {
+      out["place_of_rank"][std::to_string(r)] = plan.place_of[r];
+      out["slice_of_rank"][std::to_string(r)] = plan.slice_of[r];
+    }
   out["parameters"] = Json::array();
   for (const auto& part : plan.parts) {
     Json one{{"path", part.path}, {"layers", part.count}, {"shape", sizes(part.shape)}, {"layout", layout_name(part.layout)}};
@@ -152,16 +169,21 @@ std::string layout_json(const LayoutPlan& plan, int rank) {
   }
   out["totals"] = Json::array();
   for (const auto& [phase, of_place] : plan.totals)
-    for (const std::size_t p : at) {
-      const PlannedTotal& t = of_place[p];
-      out["totals"].push_back({{"phase", phase},
-                               {"place", p},
-                               {"parameters", t.parameters},
-                               {"trained", t.trained},
-                               {"value_bytes", t.values},
-                               {"gradient_bytes", t.gradients},
-                               {"optimizer_bytes", t.optimizer}});
-    }
+    for (const std::size_t p : at)
+      for (std::size_t slice = 0; slice < of_place[p].size(); ++slice) {
+        if (rank >= 0 && static_cast<int>(slice) != plan.slice_of[static_cast<std::size_t>(rank)]) continue;
+        const PlannedTotal& t = of_place[p][slice];
+        out["totals"].push_back({{"phase", phase},
+                                 {"place", p},
+                                 {"slice", slice},
+                                 {"parameters", t.parameters},
+                                 {"trained", t.trained},
+                                 {"value_bytes", t.state.held.values},
+                                 {"gradient_bytes", t.state.held.gradients},
+                                 {"optimizer_bytes", t.state.held.optimizer},
+                                 {"gathered_bytes", t.state.gathered},
+                                 {"other_gradient_bytes", t.state.second_gradients}});
+      }
   return out.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 

@@ -1,4 +1,5 @@
 #include <chorus/apps/memory_probe.h>
+#include <chorus/apps/state_memory.h>
 #include <chorus/core/rng.h>
 #include <chorus/models/salm/plan.h>
 #include <chorus/nn/optim/optimizer.h>
@@ -131,8 +132,7 @@ Workload made_up(Context& context, const RunConfig& config, const PhaseConfig& p
   work.options.llm_weight = phase.llm_weight;
   work.options.ctc_weight = phase.ctc_weight;
   work.options.label_smoothing = phase.label_smoothing;
-  if (phase.token_corruption > 0)
-    work.options.corruption = {.p = phase.token_corruption, .mask = tokenizer.mask(), .pieces = {}};
+  work.options.corruption = token_corruption(phase, tokenizer);
   return work;
 }
 
@@ -263,34 +263,16 @@ MemoryUse largest(MemoryUse a, const MemoryUse& b) {
 }
 
 MemoryUse fixed_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer, const MeshShape& layout) {
-  if (config.parallel.sharding != "none") {  // slices of units: measured, as what a step takes is
-    const Frozen frozen = frozen_parameters(config, phase, tokenizer);
-    return over_layers(config, frozen, [&](const RunConfig& smaller) {
-      FirstRank rank(smaller, tokenizer, frozen, layout);
-      const Optimizer optimizer(smaller.optimizer, rank.built->store);
-      const MemoryStats held = rank.context.memory.stats();
-      MemoryUse use;
-      for (std::size_t i = 0; i < category_count; ++i) use.of[i] = static_cast<double>(held.current[i]);
-      use.total = static_cast<double>(held.total);
-      return MemoryByPart{use};
-    });
-  }
   Salm declared(sized_config(config, tokenizer), tokenizer.size() + 1);
   Mesh mesh(layout, 0);
   apply(salm_plan(declared.config, mesh, config.parallel.sequence_parallel), declared, mesh);
-  return fixed_memory(config, store_size(declared, {phase.freeze_params, phase.prevent_freeze_params}));
-}
-
-MemoryUse fixed_memory(const RunConfig& config, const StoreSize& size) {
-  const DType type = dtype_of_precision(config.trainer.precision);
-  const auto bytes = [](std::int64_t count, DType of) { return static_cast<double>(count) * static_cast<double>(size_of(of)); };
+  const StoreSize size =
+      store_size(declared, {phase.freeze_params, phase.prevent_freeze_params}, config.parallel.sharding != "none");
+  const StateBytes held = state_memory(config, size, 0, mesh.axis("dp_shard_cp").size).held;
   MemoryUse use;
-  use.of[static_cast<std::size_t>(Category::parameters)] =
-      bytes(size.trainable + size.frozen, type) + bytes(size.buffers, wide(type));
-  const int masters = wide(type) == type ? 0 : 1;
-  use.of[static_cast<std::size_t>(Category::optimizer)] =
-      bytes(size.trainable, wide(type)) * (masters + state_arrays(config.optimizer));
-  for (const double of : use.of) use.total += of;
+  use.of[static_cast<std::size_t>(Category::parameters)] = held.values;
+  use.of[static_cast<std::size_t>(Category::optimizer)] = held.optimizer;
+  use.total = held.values + held.optimizer;
   return use;
 }
 
@@ -298,13 +280,22 @@ RowCounts row_counts(const RunConfig& config, const Prompt& prompt, std::span<co
   RowCounts rows;
   const auto template_tokens = static_cast<std::int64_t>(prompt.train(0, {}).tokens.size()) - (config.model.perception ? 1 : 0);
   for (const auto& sample : samples) {
+    RowCounts own{.decoder = template_tokens + sample.tokens - 1};  // the last token is predicted, not read
     if (config.model.perception) {
-      rows.encoder += subsampled_length(sample.frames, config.model.encoder.subsampling_factor);
-      rows.decoder += audio_items(config, sample);
+      own.encoder = subsampled_length(sample.frames, config.model.encoder.subsampling_factor);
+      own.decoder += audio_items(config, sample);
     }
-    rows.decoder += template_tokens + sample.tokens;
+    rows.encoder += own.encoder;
+    rows.decoder += own.decoder;
+    rows.longest_encoder = std::max(rows.longest_encoder, own.encoder);
+    rows.longest_decoder = std::max(rows.longest_decoder, own.decoder);
   }
   return rows;
+}
+
+RowCounts largest(const RowCounts& a, const RowCounts& b) {
+  return {std::max(a.encoder, b.encoder), std::max(a.decoder, b.decoder), std::max(a.longest_encoder, b.longest_encoder),
+          std::max(a.longest_decoder, b.longest_decoder)};
 }
 
 MemoryUse step_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer,

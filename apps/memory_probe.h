@@ -26,13 +26,14 @@ struct SampleShape {
 
 /// Parameters and optimizer state of a phase, from the shapes alone: those of the first rank of a layout.
 MemoryUse fixed_memory(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer, const MeshShape& layout);
-/// The same of what one rank holds.
-MemoryUse fixed_memory(const RunConfig& config, const StoreSize& size);
 
 /// Rows that a microbatch has in the encoder and in the decoder. Of a model with a CTC compressor the decoder is taken to read
 /// one audio item per token of the text, which is about what a trained CTC head leaves.
 struct RowCounts {
   std::int64_t encoder = 0, decoder = 0;
+  std::int64_t longest_encoder = 0, longest_decoder = 0;  ///< of these in one sequence, at most
+  /// The larger one, figure by figure.
+  friend RowCounts largest(const RowCounts& a, const RowCounts& b);
 };
 RowCounts row_counts(const RunConfig& config, const Prompt& prompt, std::span<const SampleShape> samples);
 

@@ -2,6 +2,7 @@
 #include <chorus/apps/run_record.h>
 
 #include <chrono>
+#include <cmath>
 
 namespace chorus {
 namespace {
@@ -221,6 +222,19 @@ void RunRecord::evaluation(const EvaluationReport& report) {
     if (e.ctc.characters.reference > 0) fields.push_back({"ctc", heard.ctc});
     transcripts_.use([&](MetricsWriter& transcripts) { transcripts.write(fields); });
   }
+}
+
+void RunRecord::memory(const MemoryReport& report) {
+  Fields fields{{"event", std::string("memory")},
+                {"phase", report.phase},
+                {"step", report.step},
+                {"encoder_rows", report.rows.encoder},
+                {"decoder_rows", report.rows.decoder}};
+  for (const MemoryLine& line : report.lines) {
+    if (line.formula) fields.push_back({"memory_report." + line.name + ".formula", std::llround(*line.formula)});
+    if (line.found) fields.push_back({"memory_report." + line.name + ".measured", std::llround(*line.found)});
+  }
+  metrics_.use([&](MetricsWriter& metrics) { metrics.write(fields); });
 }
 
 void RunRecord::end(const TrainingResult& result) {

@@ -66,6 +66,7 @@ struct RunRecordOptions {
 /// - start: an invocation goes on after "step"; "time" in seconds since 1970, "parameters", "matrix_peak_flops"
 /// - step: one optimizer step
 /// - interval: sums over the last "steps" steps up to "step" ("op_seconds.<op>", "op_flops.<op>") and "dropped.<reason>" so far
+/// - memory: once in a phase, bytes of "memory_report.<what>" with ".formula" and ".measured" behind it
 /// - evaluation: losses and error rates on the validation manifest
 /// - end: an invocation that ended by itself
 /// transcripts.jsonl holds lines "start" and "transcript". Both files are only ever appended to. A run that was killed repeats
@@ -79,6 +80,7 @@ class RunRecord {
   void start(const StartReport& report);
   void step(const StepReport& report);
   void evaluation(const EvaluationReport& report);
+  void memory(const MemoryReport& report);
   void end(const TrainingResult& result);
   /// Throws if metrics.jsonl or transcripts.jsonl lacks something. Lines that could not be written have waited until now.
   void finish();

@@ -109,4 +109,12 @@ LossCounts loss_counts(std::int64_t frames, std::span<const std::int32_t> text, 
           .ctc_targets = feasible_ctc_targets(frames, labels, config.model.encoder.subsampling_factor)};
 }
 
+TokenCorruption token_corruption(const PhaseConfig& phase, const Tokenizer& tokenizer) {
+  TokenCorruption out{.p = phase.token_corruption, .mask = -1, .pieces = {}};
+  if (out.p == 0) return out;
+  out.mask = tokenizer.mask();
+  for (int id = out.mask + 1; id < tokenizer.size(); ++id) out.pieces.push_back(id);
+  return out;
+}
+
 }  // namespace chorus

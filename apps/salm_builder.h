@@ -21,7 +21,8 @@ SalmConfig sized_config(const RunConfig& config, const Tokenizer& tokenizer);
 std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
                                       const FreezeRules& freeze);
 /// For training: this rank's part of the model, by the model's plan (salm_plan), with activations checkpointed, and of it what
-/// `config.parallel.sharding` lets it own. The mesh must outlive it. What can't lie so is an error before any parameter has memory.
+/// `config.parallel.sharding` lets it own. The mesh must outlive it. What can't lie so is an error before any parameter has
+/// memory.
 std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
                                       const FreezeRules& freeze, Mesh& mesh);
 
@@ -43,6 +44,9 @@ SalmBatch make_salm_batch(Context& context, std::span<const SpeechSample> sample
 /// A microbatch of the loader, for training.
 SalmBatch make_salm_batch(Context& context, const Microbatch& microbatch, const RunConfig& config, const Tokenizer& tokenizer,
                           const Prompt& prompt);
+
+/// A phase's `token_corruption`: any piece but the special ones may take a token's place.
+TokenCorruption token_corruption(const PhaseConfig& phase, const Tokenizer& tokenizer);
 
 /// What a sample adds to the normalisers of the global batch.
 LossCounts loss_counts(std::int64_t frames, std::span<const std::int32_t> text, const RunConfig& config, const Prompt& prompt);

@@ -17,8 +17,18 @@ std::map<std::string, Trace::Total> added_since(const std::map<std::string, Trac
   return now;
 }
 
+RowCounts heaviest_rows(const LoadedBatch& batch, const RunConfig& config, const Prompt& prompt) {
+  RowCounts out;
+  for (const auto& micro : batch.microbatches) {
+    std::vector<SampleShape> shapes;
+    for (std::size_t i = 0; i < micro.ids.size(); ++i) shapes.push_back({micro.frames_of[i], std::ssize(micro.tokens[i])});
+    out = largest(out, row_counts(config, prompt, shapes));
+  }
+  return out;
+}
+
 void report_over_ranks(StepReport& report, const MemoryStats& memory, std::size_t most_before, Group& world) {
-  std::array<std::int64_t, 3 + 2 * category_count> bytes{};
+  std::array<std::int64_t, 7 + 2 * category_count> bytes{};
   const auto each = [&](const auto& f) {  // every figure of the report with its place in `bytes`
     f(report.memory, bytes[0]);
     f(report.memory_step_peak, bytes[1]);
@@ -27,15 +37,19 @@ void report_over_ranks(StepReport& report, const MemoryStats& memory, std::size_
       f(report.memory_of[i], bytes[3 + i]);
       f(report.memory_peak_of[i], bytes[3 + category_count + i]);
     }
+    std::size_t at = 3 + 2 * category_count;
+    for (std::int64_t* rows : {&report.heaviest.encoder, &report.heaviest.decoder, &report.heaviest.longest_encoder,
+                               &report.heaviest.longest_decoder})
+      f(*rows, bytes[at++]);
   };
   report.memory = memory.total;
   report.memory_step_peak = memory.peak_total;
   report.memory_peak = std::max(most_before, memory.peak_total);
   report.memory_of = memory.current;
   report.memory_peak_of = memory.peak;
-  each([](std::size_t figure, std::int64_t& at) { at = static_cast<std::int64_t>(figure); });
+  each([](auto figure, std::int64_t& at) { at = static_cast<std::int64_t>(figure); });
   world.all_reduce(std::span<std::int64_t>(bytes), Reduce::max);
-  each([](std::size_t& figure, std::int64_t at) { figure = static_cast<std::size_t>(at); });
+  each([](auto& figure, std::int64_t at) { figure = static_cast<std::remove_reference_t<decltype(figure)>>(at); });
   world.all_reduce(std::span<double>(&report.flops, 1));
 }
 

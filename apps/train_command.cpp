@@ -58,6 +58,10 @@ int lead(const Loaded<RunConfig>& loaded, const TrainOptions& options,
     console.evaluation(report);
     record.evaluation(report);
   };
+  hooks.memory = [&](const MemoryReport& report) {
+    console.message(memory_report_text(report));
+    record.memory(report);
+  };
   const TrainingResult result = run(hooks);
   record.end(result);
   const char* how = result.outcome == Outcome::finished  ? "finished"

@@ -27,6 +27,11 @@ TrainingResult train_on_threads(const RunConfig& config, const TrainerHooks& hoo
       const std::lock_guard lock(one_at_a_time);
       hooks.evaluation(report);
     };
+  if (hooks.memory)
+    first.memory = [&](const MemoryReport& report) {
+      const std::lock_guard lock(one_at_a_time);
+      hooks.memory(report);
+    };
   TrainingResult result;
   ThreadOptions options;
   options.time_limit = config.parallel.time_limit_seconds;

@@ -100,6 +100,9 @@ class Trainer {
       const std::optional<StepReport> report = step();
       if (!report) continue;
       if (hooks_.step) hooks_.step(*report);
+      const bool phase_ends = progress_.phase_step == phase_.config->steps;
+      if (hooks_.memory && first_steps_.seen(*report, *phase_.config, phase_ends))
+        hooks_.memory(first_steps_.report(config_, inputs_.tokenizer, mesh_.shape()));
       const auto every = [&](std::int64_t n) { return n > 0 && progress_.step % n == 0; };
       if (every(config_.parallel.check_replicas_every_n_steps))
         check_replicas(phase_.built->store, *mesh_.axis("stage").group, progress_.step);
@@ -340,7 +343,7 @@ class Trainer {
                                   .llm_weight = phase.llm_weight,
                                   .ctc_weight = phase.ctc_weight,
                                   .label_smoothing = phase.label_smoothing,
-                                  .corruption = corruption(phase)};
+                                  .corruption = token_corruption(phase, inputs_.tokenizer)};
     const Pass pass{.training = true, .seed = config_.trainer.seed, .step = static_cast<std::uint64_t>(progress_.step)};
     phase_.data_parallel->start_step();
     double losses[2] = {};
@@ -383,6 +386,7 @@ class Trainer {
     report.samples = batch.counts.samples;
     report.labels = counts.labels;
     report.microbatches = static_cast<std::int64_t>(batch.microbatches.size());
+    report.heaviest = heaviest_rows(batch, config_, prompt_);
     phase_.loader->reuse(std::move(batch));
     const double hop = config_.features.hop_seconds;
     report.audio_seconds = static_cast<double>(report.frames) * hop;
@@ -396,15 +400,6 @@ class Trainer {
     report.seconds = seconds_since(begin);
     progress_.train_seconds += report.seconds;
     return report;
-  }
-
-  TokenCorruption corruption(const PhaseConfig& phase) const {
-    TokenCorruption out{.p = phase.token_corruption, .mask = -1, .pieces = {}};
-    if (out.p == 0) return out;
-    out.mask = inputs_.tokenizer.mask();
-    // Any piece but the special ones may take a token's place.
-    for (int id = out.mask + 1; id < inputs_.tokenizer.size(); ++id) out.pieces.push_back(id);
-    return out;
   }
 
   /// Of all data-parallel ranks, which call it together.
@@ -575,6 +570,7 @@ class Trainer {
   bool evaluates_ = false;  ///< whether the first rank reports evaluations, which all take part in
   std::int64_t first_step_ = 0, saved_step_ = -1;
   std::size_t most_memory_ = 0;  ///< bytes, before the running step
+  FirstSteps first_steps_;
   std::set<std::string> said_;
   std::set<std::int64_t> without_ctc_, idle_said_;  ///< entries; phases
   std::int64_t failed_saves_ = 0, retry_at_ = -1;   ///< retry_at_: step after which to try a failed save again

@@ -1,6 +1,7 @@
 // The training loop as a library: it neither prints nor exits nor touches signals; its owner listens through hooks.
 #pragma once
 #include <chorus/apps/evaluator.h>
+#include <chorus/apps/memory_report.h>
 #include <chorus/parallel/group/group.h>
 
 #include <array>
@@ -32,6 +33,7 @@ struct StepReport {
   /// By `Category`: after the step, and the most during it (each category at its own moment).
   std::array<std::size_t, category_count> memory_of{}, memory_peak_of{};
   std::size_t memory_step_peak = 0;         ///< the most of all categories together during the step
+  RowCounts heaviest;                       ///< the most rows that a microbatch of any rank has, as `row_counts` counts them
   std::map<std::string, Trace::Total> ops;  ///< of this step by name; their seconds add up to the step's
   DropCounts drops;                         ///< as TrainingResult::drops, so far
 };
@@ -50,7 +52,8 @@ struct TrainerHooks {
   std::function<void(const StartReport&)> start;  ///< once, before the first step; not where there is an error before
   std::function<void(const StepReport&)> step;
   std::function<void(const EvaluationReport&)> evaluation;
-  const std::atomic<bool>* stop = nullptr;  ///< set to true: save after the running step and return
+  std::function<void(const MemoryReport&)> memory;  ///< once in a phase, after its first steps; figures as in StepReport
+  const std::atomic<bool>* stop = nullptr;          ///< set to true: save after the running step and return
 };
 
 enum class Outcome { finished, stopped, paused };

@@ -42,9 +42,10 @@ void ParamStore::masters_to_values() const {
 
 namespace detail {
 
-StoreSize store_size(const Declared& declared, const FreezeRules& rules) {
+StoreSize store_size(const Declared& declared, const FreezeRules& rules, bool sharded) {
   auto blocks = blocks_of(declared);
-  return apply_rules(blocks, declared, rules);
+  const StoreSize size = apply_rules(blocks, declared, rules);
+  return sharded ? sharded_size(blocks, declared, size) : size;
 }
 
 void declare_unbacked(Context& context, const Declared& declared, DType dtype) {
@@ -65,14 +66,14 @@ ParamStore materialize(Context& context, const Declared& declared, const Materia
   ParamStore store;
   store.context = &context;
   auto blocks = blocks_of(declared);
-  const auto [trainable_size, frozen_size, buffers_size] = apply_rules(blocks, declared, options.freeze);
+  const StoreSize size = apply_rules(blocks, declared, options.freeze);
 
   const DType wide_type = wide(options.dtype);
-  store.values = Tensor::zeros(context, {trainable_size}, options.dtype, Category::parameters);
+  store.values = Tensor::zeros(context, {size.trainable}, options.dtype, Category::parameters);
   store.masters =
-      wide_type == options.dtype ? store.values : Tensor::zeros(context, {trainable_size}, wide_type, Category::optimizer);
-  store.frozen_values = Tensor::zeros(context, {frozen_size}, options.dtype, Category::parameters);
-  store.state_size = trainable_size;
+      wide_type == options.dtype ? store.values : Tensor::zeros(context, {size.trainable}, wide_type, Category::optimizer);
+  store.frozen_values = Tensor::zeros(context, {size.frozen}, options.dtype, Category::parameters);
+  store.state_size = size.trainable;
 
   std::int64_t trainable_at = 0, frozen_at = 0;
   for (auto& block : blocks) {

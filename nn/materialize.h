@@ -75,9 +75,23 @@ struct MaterializeOptions {
   std::optional<StoreShard> shard = {};
 };
 
-/// Elements of a store's flat arrays, gaps included, and of its buffers.
+/// Elements of a store's flat arrays, gaps included, and of its buffers (statistics). Of a sharded store the arrays are the
+/// flat buffers of its units.
 struct StoreSize {
   std::int64_t trainable = 0, frozen = 0, buffers = 0;
+  std::int64_t trained = 0;  ///< trainable without gaps: what gradients in memory of their own take
+  struct Flat {
+    std::string unit;
+    bool trainable = true;
+    std::int64_t elements = 0;
+  };
+  std::vector<Flat> flats;  ///< of a sharded store, as ParamStore::flat_buffers
+
+  struct Owned {
+    std::int64_t trainable = 0, frozen = 0;  ///< trainable: ParamStore::state_size
+  };
+  /// Elements of the arrays that hold one rank's slices, gaps included; without `flats` all of them.
+  Owned owned(int rank, int size) const;
 };
 
 namespace detail {
@@ -95,7 +109,7 @@ struct Declared {
 };
 ParamStore materialize(Context& context, const Declared& declared, const MaterializeOptions& options);
 void declare_unbacked(Context& context, const Declared& declared, DType dtype);
-StoreSize store_size(const Declared& declared, const FreezeRules& rules);
+StoreSize store_size(const Declared& declared, const FreezeRules& rules, bool sharded);
 /// "layers.0.unit" -> "layers.0", "head_unit" -> "head": what a unit is around.
 std::string unit_path(const std::string& path);
 inline std::string parent(const std::string& path) {
@@ -140,10 +154,10 @@ void declare_unbacked(M& module, Context& context, DType dtype) {
   detail::declare_unbacked(context, detail::declare(module), dtype);
 }
 
-/// What `materialize` would take. Nothing is allocated.
+/// What `materialize` would take, with a shard or without. Nothing is allocated; parameters are told whether they train.
 template <class M>
-StoreSize store_size(M& module, const FreezeRules& rules) {
-  return detail::store_size(detail::declare(module), rules);
+StoreSize store_size(M& module, const FreezeRules& rules, bool sharded = false) {
+  return detail::store_size(detail::declare(module), rules, sharded);
 }
 
 }  // namespace chorus

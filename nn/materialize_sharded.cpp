@@ -48,6 +48,12 @@ std::vector<Gathering> gatherings_of(std::vector<Block>& blocks, const Declared&
   return out;
 }
 
+std::int64_t elements_of(const Gathering& gathering) {
+  std::int64_t n = 0;
+  for (const Block* block : gathering.blocks) n = aligned(n) + block->count();
+  return n;
+}
+
 class ShardedStore {
  public:
   ShardedStore(Context& context, const MaterializeOptions& options, std::vector<Gathering> gatherings)
@@ -61,7 +67,7 @@ class ShardedStore {
       FlatBuffer& buffer = store_.flat_buffers.emplace_back();
       buffer.unit = gathering.unit;
       buffer.trainable = gathering.trainable;
-      for (const Block* block : gathering.blocks) buffer.elements = aligned(buffer.elements) + block->count();
+      buffer.elements = elements_of(gathering);
       buffer.owned = shard_range(buffer.elements, share_.rank, share_.size);
       std::int64_t& first = buffer.trainable ? store_.state_size : frozen;
       buffer.first = first;
@@ -144,6 +150,15 @@ class ShardedStore {
 
 }  // namespace
 
+StoreSize sharded_size(std::vector<Block>& blocks, const Declared& declared, StoreSize size) {
+  size.trainable = size.frozen = 0;
+  for (const Gathering& gathering : gatherings_of(blocks, declared)) {
+    size.flats.push_back({gathering.unit, gathering.trainable, elements_of(gathering)});
+    (gathering.trainable ? size.trainable : size.frozen) += size.flats.back().elements;
+  }
+  return size;
+}
+
 ParamStore materialize_sharded(Context& context, const Declared& declared, const MaterializeOptions& options) {
   auto blocks = blocks_of(declared);
   apply_rules(blocks, declared, options.freeze);
@@ -161,3 +176,15 @@ ParamStore materialize_sharded(Context& context, const Declared& declared, const
 }
 
 }  // namespace chorus::detail
+
+namespace chorus {
+
+StoreSize::Owned StoreSize::owned(int rank, int size) const {
+  if (flats.empty()) return {trainable, frozen};
+  Owned out;
+  for (const Flat& flat : flats)
+    (flat.trainable ? out.trainable : out.frozen) += detail::aligned(shard_range(flat.elements, rank, size).count());
+  return out;
+}
+
+}  // namespace chorus

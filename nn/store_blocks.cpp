@@ -54,6 +54,7 @@ StoreSize apply_rules(std::vector<Block>& blocks, const Declared& declared, cons
       require(param->trainable == block.trainable, "freeze", path, " is stacked with ", block.params.front().first,
               ": they are frozen together or not at all");
     (block.trainable ? size.trainable : size.frozen) += aligned(block.count());
+    if (block.trainable) size.trained += block.count();
   }
   for (const auto& [path, buffer] : declared.buffers) size.buffers += buffer->global.numel();
   return size;

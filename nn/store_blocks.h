@@ -37,6 +37,8 @@ void take_views(Block& block, const Tensor& values, std::int64_t first, ParamSto
 void give_buffers(Context& context, const Declared& declared, DType wide_type, ParamStore& store);
 void name_dropouts(const Declared& declared, const std::vector<Block>& blocks);
 
+/// The same of a sharded store, after `apply_rules`.
+StoreSize sharded_size(std::vector<Block>& blocks, const Declared& declared, StoreSize size);
 /// As `materialize`, for one of the ranks that share out the store.
 ParamStore materialize_sharded(Context& context, const Declared& declared, const MaterializeOptions& options);
 

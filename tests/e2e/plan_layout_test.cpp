@@ -2,6 +2,7 @@
 #include <chorus/apps/layout_plan.h>
 #include <chorus/apps/run_folder.h>
 #include <chorus/apps/salm_builder.h>
+#include <chorus/models/salm/plan.h>
 #include <chorus/nn/optim/optimizer.h>
 #include <chorus/parallel/group/threads.h>
 #include <gmock/gmock.h>
@@ -34,51 +35,82 @@ std::string squeezed(const std::string& text) {
 struct Planned {
   const char* name;
   std::vector<std::string> overrides;
+  int data_ranks = 2;
 };
 class PlanLayout : public ::testing::TestWithParam<Planned> {};
-INSTANTIATE_TEST_SUITE_P(Layouts, PlanLayout,
-                         ::testing::Values(Planned{"tp", {}}, Planned{"sp", {"parallel.sequence_parallel=true"}},
-                                           Planned{"bf16", {"trainer.precision=bf16-mixed"}},
-                                           Planned{"bf16_fastconformer",
-                                                   {"trainer.precision=bf16-mixed", "model.encoder.subsampling=dw_striding",
-                                                    "model.encoder.subsampling_conv_channels=8",
-                                                    "model.encoder.self_attention_model=rel_pos",
-                                                    "model.encoder.conv_norm=batch_norm", "model.modality_adapter=conformer",
-                                                    "model.adapter_layers=2"}}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, PlanLayout,
+    ::testing::Values(Planned{"tp", {}}, Planned{"sp", {"parallel.sequence_parallel=true"}},
+                      Planned{"bf16", {"trainer.precision=bf16-mixed"}},
+                      Planned{
+                          "bf16_fastconformer",
+                          {"trainer.precision=bf16-mixed", "model.encoder.subsampling=dw_striding",
+                           "model.encoder.subsampling_conv_channels=8", "model.encoder.self_attention_model=rel_pos",
+                           "model.encoder.conv_norm=batch_norm", "model.modality_adapter=conformer", "model.adapter_layers=2"}},
+                      // Slices of three ranks are uneven.
+                      Planned{"zero1", {"parallel.sharding=optimizer"}, 3},
+                      Planned{"zero2_bf16", {"parallel.sharding=gradients", "trainer.precision=bf16-mixed"}, 3},
+                      Planned{"fsdp_sp", {"parallel.sharding=full", "parallel.sequence_parallel=true"}, 3},
+                      Planned{"fsdp_bf16", {"parallel.sharding=full", "trainer.precision=bf16-mixed", "parallel.tp_size=1"}, 3},
+                      Planned{"hsdp", {"parallel.sharding=full", "parallel.dp_replicate_size=2", "parallel.tp_size=1"}, 6}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(PlanLayout, IsWhatRanksHold) {
   const Folder folder(std::string("plan_layout_") + GetParam().name);
   const RunConfig config = planned_run(folder, GetParam().overrides);
-  const LayoutPlan plan = plan_layout(config, 4, {});
+  const Sharding sharding = sharding_of(config.parallel.sharding);
+  const int ranks = config.parallel.tp() * GetParam().data_ranks;
+  const LayoutPlan plan = plan_layout(config, ranks, {});
   EXPECT_FALSE(std::filesystem::exists(config.trainer.output_dir)) << "a plan writes nothing";
-  EXPECT_EQ(plan.place_of, (std::vector{0, 1, 0, 1}));
   const Tokenizer tokenizer(make_tokenizer(config, read_manifest(config.data.train)));
-  run_ranks(4, {}, [&](Group& world) {
+  run_ranks(ranks, {}, [&](Group& world) {
     Mesh mesh(world, mesh_shape(config.parallel.sizes(), world.size()));
-    const auto place = static_cast<std::size_t>(plan.place_of[static_cast<std::size_t>(world.rank())]);
+    const auto rank = static_cast<std::size_t>(world.rank());
+    const auto place = static_cast<std::size_t>(plan.place_of[rank]), slice = static_cast<std::size_t>(plan.slice_of[rank]);
+    EXPECT_EQ(plan.place_of[rank], mesh.axis("tp").rank);
+    EXPECT_EQ(plan.slice_of[rank], sharding == Sharding::none ? 0 : mesh.axis("dp_shard").rank);
     for (std::size_t p = 0; p < config.phases.size(); ++p) {
-      const PlannedTotal& total = plan.totals[p].of_place[place];
+      const PlannedTotal& total = plan.totals[p].of_place[place][slice];
       Context context;
       const auto& phase = config.phases[p];
       const auto built = build_salm(context, config, tokenizer, {phase.freeze_params, phase.prevent_freeze_params}, mesh);
       const ParamStore& store = built->store;
-      std::size_t values = store.values.bytes() + store.frozen_values.bytes(), gradients = 0, optimizer = 0;
-      for (const auto& [path, buffer] : store.buffers) values += buffer->value.bytes();
-      if (store.masters.data() != store.values.data()) optimizer += store.masters.bytes();
-      for (const auto& [kind, state] : Optimizer(config.optimizer, store).state()) optimizer += state.bytes();
-      store.start_step();
-      store.finish_step();
-      for (const auto& leaf : store.leaves) gradients += leaf->sink.grad.bytes();
-      EXPECT_EQ(static_cast<double>(values), total.values);
-      EXPECT_EQ(static_cast<double>(gradients), total.gradients);
-      EXPECT_EQ(static_cast<double>(optimizer), total.optimizer);
-      std::int64_t trained = 0, frozen = 0, planned = 0;
-      for (const auto& entry : store.trainable) trained += entry.count;
-      for (const auto& entry : store.frozen) frozen += entry.count;
+      const Optimizer state(config.optimizer, store);
+      const MemoryStats held = context.memory.stats();
+      const auto bytes = [](const MemoryStats& stats, Category of) {
+        return static_cast<double>(stats.current[static_cast<std::size_t>(of)]);
+      };
+      EXPECT_EQ(bytes(held, Category::parameters), total.state.held.values);
+      EXPECT_EQ(bytes(held, Category::optimizer), total.state.held.optimizer);
+
+      const auto parallel = make_data_parallel(built->store, mesh, config.parallel.data_parallel(), [&] {
+        return loss_term(loss_without_rows(built->model, context, dtype_of_precision(config.trainer.precision)), mesh);
+      });
+      EXPECT_EQ(bytes(context.memory.stats(), Category::parameters), total.state.held.values);
+      // A step without rows: the gradients of all that trains are zeros.
+      parallel->start_step();
+      parallel->backward(Tensor(), true);
+      parallel->finish_step();
+      const MemoryStats after = context.memory.stats();
+      if (sharding == Sharding::none) {
+        double gradients = 0;
+        for (const auto& leaf : store.leaves) gradients += static_cast<double>(leaf->sink.grad.bytes());
+        EXPECT_EQ(gradients, total.state.held.gradients);
+      } else if (sharding == Sharding::optimizer) {  // of gradients the sums of its slices are left
+        EXPECT_EQ(bytes(after, Category::communication), total.state.second_gradients);
+      } else {
+        EXPECT_EQ(bytes(after, Category::gradients), total.state.held.gradients);
+      }
+      std::int64_t trained = 0, all = 0, planned = 0;
+      for (const auto* entries : {&store.trainable, &store.frozen})
+        for (const auto& entry : *entries) {
+          const std::int64_t part = entry.param->box.size.numel();
+          all += part;
+          trained += entries == &store.trainable ? part : 0;
+        }
       for (const auto& part : plan.parts) planned += part.count * part.boxes[place].size.numel();
       EXPECT_EQ(trained, total.trained);
-      EXPECT_EQ(trained + frozen, total.parameters);
+      EXPECT_EQ(all, total.parameters);
       EXPECT_EQ(planned, total.parameters) << "the table's rows make up the total";
     }
   });
