@@ -130,8 +130,9 @@ TEST_P(MemoryTold, IsWhatFormulasSay) {
   EXPECT_GT(*activations.formula, 0.5 * *activations.found) << memory_report_text(report);
   const MemoryLine& communication = line(report, "communication");
   EXPECT_EQ(communication.formula.has_value(), config.parallel.sharding != "none");
-  if (communication.formula)
+  if (communication.formula) {
     EXPECT_NEAR(*communication.formula, *communication.found, 0.02 * *communication.found) << memory_report_text(report);
+  }
   EXPECT_GT(*line(report, "decoder, quoted").formula, 0);
 }
 
