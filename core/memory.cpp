@@ -151,8 +151,8 @@ bool pooled_by_default() {
 }
 
 std::string_view name(Category category) {
-  constexpr std::array<std::string_view, category_count> names{"parameters",  "gradients", "optimizer",
-                                                               "activations", "workspace", "communication"};
+  constexpr std::array<std::string_view, category_count> names{"parameters", "gradients",     "optimizer", "activations",
+                                                               "workspace",  "communication", "disk"};
   return names[static_cast<std::size_t>(category)];
 }
 
@@ -261,7 +261,7 @@ struct Memory::Impl {
 
   void check_limit(const char* op, std::size_t bytes, Category category) const {
     // Not require(): the report is text that only a failure should pay for.
-    if (options.limit != 0 && (bytes > options.limit || stats.total > options.limit - bytes))
+    if (category != Category::disk && options.limit != 0 && (bytes > options.limit || stats.total > options.limit - bytes))
       fail(op, bytes, " bytes of ", name(category), " would exceed the limit of ", options.limit, " bytes (",
            human_bytes(static_cast<double>(options.limit)), ")\n", report());
   }
@@ -269,12 +269,13 @@ struct Memory::Impl {
     const auto i = static_cast<std::size_t>(category);
     stats.current[i] += bytes;
     stats.peak[i] = std::max(stats.peak[i], stats.current[i]);
+    if (category == Category::disk) return;
     stats.total += bytes;
     stats.peak_total = std::max(stats.peak_total, stats.total);
   }
   void discount(std::size_t bytes, Category category) {
     stats.current[static_cast<std::size_t>(category)] -= bytes;
-    stats.total -= bytes;
+    if (category != Category::disk) stats.total -= bytes;
   }
 
   void empty_bins() {
@@ -296,8 +297,9 @@ struct Memory::Impl {
   std::string report() const {
     std::ostringstream text;
     for (int i = 0; i < category_count; ++i)
-      text << name(static_cast<Category>(i)) << ": " << human_bytes(static_cast<double>(stats.current[i])) << ", peak "
-           << human_bytes(static_cast<double>(stats.peak[i])) << '\n';
+      if (static_cast<Category>(i) != Category::disk || stats.peak[i] > 0)
+        text << name(static_cast<Category>(i)) << ": " << human_bytes(static_cast<double>(stats.current[i])) << ", peak "
+             << human_bytes(static_cast<double>(stats.peak[i])) << '\n';
     text << "total: " << human_bytes(static_cast<double>(stats.total)) << ", peak "
          << human_bytes(static_cast<double>(stats.peak_total)) << ", reserved "
          << human_bytes(static_cast<double>(stats.reserved)) << " in " << stats.system_allocations << " requests\n";
@@ -319,6 +321,7 @@ Memory::~Memory() = default;
 
 void* Memory::allocate(std::size_t bytes, Category category) {
   if (bytes == 0) return nullptr;
+  require(category != Category::disk, "Memory::allocate", "has no memory on disk");
   const std::lock_guard lock(impl_->mutex);
   impl_->check_limit("Memory::allocate", bytes, category);
   // Rounding up would wrap around near the end of the address space; no machine has that much.

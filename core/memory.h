@@ -8,8 +8,9 @@
 
 namespace chorus {
 
-enum class Category { parameters, gradients, optimizer, activations, workspace, communication };
-inline constexpr int category_count = 6;
+/// `disk` is what lies in mapped files (core/mapped_file.h): counted by itself, in no total and under no limit.
+enum class Category { parameters, gradients, optimizer, activations, workspace, communication, disk };
+inline constexpr int category_count = 7;
 std::string_view name(Category);
 
 /// True, except in builds with AddressSanitizer, which sees a stray access only in blocks of the system's own.
@@ -30,7 +31,7 @@ struct MemoryOptions {
 
 struct MemoryStats {
   std::array<std::size_t, category_count> current{}, peak{};  ///< bytes in use by category
-  std::size_t total = 0, peak_total = 0;                      ///< bytes in use
+  std::size_t total = 0, peak_total = 0;                      ///< bytes in use, but for those on disk
   std::size_t reserved = 0;                                   ///< bytes of address space taken from the system
   std::size_t touched = 0;             ///< of these, from the first byte ever given out of each region; pooled memory only
   std::size_t system_allocations = 0;  ///< times the system was asked
@@ -47,17 +48,18 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  /// Throws `Error` with a report by category when the limit or the machine is exhausted. No bytes: null.
+  /// Throws `Error` with a report by category when the limit or the machine is exhausted, and for `Category::disk`, which has
+  /// no memory. No bytes: null.
   void* allocate(std::size_t bytes, Category category);
   /// `bytes` and `category` are those of the allocation. Null is ignored.
   void free(void* block, std::size_t bytes, Category category) noexcept;
-  /// Counts bytes that live elsewhere, on a GPU, against the same limit; throws like `allocate`, and undoes it.
+  /// Counts bytes that live elsewhere: on a GPU, against the same limit, throwing like `allocate`; or on disk. And undoes it.
   void charge(std::size_t bytes, Category category);
   void discharge(std::size_t bytes, Category category) noexcept;
 
   MemoryStats stats() const;
   void reset_peak();
-  /// One line per category: bytes now, bytes at peak.
+  /// One line per category: bytes now, bytes at peak. Of the disk only where something was there.
   std::string report() const;
 
  private:

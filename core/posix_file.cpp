@@ -1,5 +1,6 @@
 #include <chorus/core/posix_file.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -130,6 +131,31 @@ void PosixFile::read(void* data, std::size_t bytes, std::uint64_t position) cons
     position += static_cast<std::uint64_t>(n);
     bytes -= static_cast<std::size_t>(n);
   }
+}
+
+void PosixFile::reserve(std::uint64_t bytes) {
+  int code;
+  do {
+    code = ::posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes));
+  } while (code == EINTR);
+  if (code == 0) return;
+  // Some file systems keep what they could get, which would be missing in what is said to be free.
+  (void)uninterrupted([&] { return ::ftruncate(descriptor_, 0); });
+  errno = code;
+  fail_errno("PosixFile", "reserve " + std::to_string(bytes) + " bytes for", path_);
+}
+
+void* PosixFile::map(std::size_t bytes) const {
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
+  if (data == MAP_FAILED) fail_errno("PosixFile", "map " + std::to_string(bytes) + " bytes of", path_);
+  return data;
+}
+
+void PosixFile::start_writing(std::uint64_t position, std::uint64_t bytes) const {
+  constexpr unsigned how = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE;
+  if (uninterrupted(
+          [&] { return ::sync_file_range(descriptor_, static_cast<off_t>(position), static_cast<off_t>(bytes), how); }) != 0)
+    fail_errno("PosixFile", "write " + std::to_string(bytes) + " bytes to", path_);
 }
 
 void PosixFile::flush() {

@@ -31,7 +31,13 @@ class PosixFile {
   std::size_t write_some(const void* data, std::size_t bytes);
   void write_at(const void* data, std::size_t bytes, std::uint64_t position);  ///< of a `temporary`
   void read(void* data, std::size_t bytes, std::uint64_t position) const;      ///< fewer bytes than asked for is an error
-  void flush();                                                                ///< to the disk
+  /// Room on the disk for so many bytes, which read as zeros: a file of that size, or an error with what is free.
+  void reserve(std::uint64_t bytes);
+  void* map(std::size_t bytes) const;  ///< the first of them, for reading and writing; to be unmapped by the caller
+  /// Begins to write to the disk what was changed in [position, position + bytes) through a mapping, after what was begun
+  /// before has ended; an error of that is thrown.
+  void start_writing(std::uint64_t position, std::uint64_t bytes) const;
+  void flush();  ///< to the disk
   /// Flushes to the disk and closes; reports what a delayed write has to report.
   void commit();
 

@@ -1,3 +1,4 @@
+#include <chorus/core/mapped_file.h>
 #include <chorus/tensor/autograd/node.h>
 #include <chorus/tensor/kernels/device_memory.h>
 #include <chorus/tensor/tensor.h>
@@ -18,9 +19,20 @@ Storage::Storage(Context& context, std::size_t bytes, Category category, bool wi
     data = std::visit([&](auto device) { return kernel::allocate(device, context.memory, bytes, category); }, context.device);
 }
 
+Storage::Storage(Context& context, std::unique_ptr<MappedFile> mapped)
+    : context(context), data(mapped->data()), bytes(mapped->bytes()), category(Category::disk), file(std::move(mapped)) {
+  context.memory.charge(bytes, category);
+}
+
 Storage::~Storage() { release(); }
 
 void Storage::release() {
+  if (file) {
+    context.memory.discharge(bytes, category);
+    file.reset();
+    data = nullptr;
+    return;
+  }
   std::visit([&](auto device) { kernel::free(device, context.memory, data, bytes, category); }, context.device);
   data = nullptr;
 }
@@ -63,6 +75,14 @@ Tensor Tensor::released(Context& context, const Shape& shape, DType dtype, Categ
   return t;
 }
 
+Tensor Tensor::in_file(Context& context, const Shape& shape, DType dtype, const std::filesystem::path& folder,
+                       const std::string& name) {
+  cpu(context, "Tensor::in_file");
+  Tensor t = released(context, shape, dtype, Category::disk);
+  if (t.bytes() > 0) t.storage_ = std::make_shared<Storage>(context, std::make_unique<MappedFile>(folder, name, t.bytes()));
+  return t;
+}
+
 Tensor Tensor::zeros(Context& context, const Shape& shape, DType dtype, Category category) {
   Tensor t = empty(context, shape, dtype, category);
   t.fill(0);
@@ -84,6 +104,14 @@ std::int64_t Tensor::rows() const {
   std::int64_t n = 1;
   for (int d = 0; d + 1 < rank(); ++d) n *= shape_[d];
   return n;
+}
+
+void Tensor::let_go() const {
+  if (storage_ && storage_->file) storage_->file->let_go(offset_, bytes());
+}
+
+void Tensor::expect() const {
+  if (storage_ && storage_->file) storage_->file->expect(offset_, bytes());
 }
 
 Tensor Tensor::flat_view(std::int64_t first, const Shape& shape) const {

@@ -5,6 +5,7 @@
 #include <chorus/tensor/layout.h>
 #include <chorus/tensor/shape.h>
 
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <vector>
@@ -12,6 +13,7 @@
 namespace chorus {
 
 struct Node;
+class MappedFile;
 
 class Storage;
 
@@ -27,6 +29,8 @@ class Keeper {
 class Storage {
  public:
   Storage(Context& context, std::size_t bytes, Category category, bool with_memory = true);
+  /// The bytes of a file, counted as `Category::disk`.
+  Storage(Context& context, std::unique_ptr<MappedFile> file);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -39,7 +43,8 @@ class Storage {
   void* data;
   std::size_t bytes;
   Category category;
-  Keeper* keeper = nullptr;  ///< null: data is always there
+  Keeper* keeper = nullptr;          ///< null: data is always there
+  std::unique_ptr<MappedFile> file;  ///< where data lies if not in memory
 };
 
 class Tensor {
@@ -52,6 +57,9 @@ class Tensor {
   static Tensor unbacked(Context&, const Shape&, DType);
   /// A flat array whose storage gets its memory later (Storage::take).
   static Tensor released(Context&, const Shape&, DType, Category);
+  /// A flat array of zeros whose storage is a file without a name in `folder` (core/mapped_file.h), on the CPU. Throws where
+  /// the folder isn't there or its disk has too little room.
+  static Tensor in_file(Context&, const Shape&, DType, const std::filesystem::path& folder, const std::string& name);
   static Tensor full(Context&, const Shape&, DType, double value, Category = Category::activations);
   /// Copies host values; T must be the element type of a DType.
   template <class T>
@@ -112,6 +120,10 @@ class Tensor {
   Tensor detach() const;
   /// Whether no other handle shares the storage, so that its owner may write into it.
   bool unshared() const { return storage_.use_count() == 1; }
+  /// Of elements in a file: they go from memory to the disk until somebody touches them again. Others stay where they are.
+  void let_go() const;
+  /// Of elements in a file: begins to read them.
+  void expect() const;
   /// Bytes of storage from this tensor's first element on.
   std::size_t capacity() const { return storage_ ? storage_->bytes - offset_ : 0; }
 

@@ -27,7 +27,7 @@ void live_through(Memory& memory, std::uint64_t seed, int steps) {
   for (int step = 0; step < steps; ++step) {
     if (blocks.size() < 40 && random.below(5) < 3) {
       const std::size_t bytes = 1 + random.below(std::uint64_t{1} << (4 + random.below(18)));
-      const auto category = static_cast<Category>(random.below(category_count));
+      const auto category = static_cast<Category>(random.below(static_cast<std::uint64_t>(Category::disk)));
       auto* data = static_cast<char*>(memory.allocate(bytes, category));
       ASSERT_EQ(reinterpret_cast<std::uintptr_t>(data) % 64, 0u);
       const auto after = ranges.lower_bound(data);
@@ -130,6 +130,23 @@ TEST_P(MemoryKinds, TheLimitIsExactAndTheErrorReports) {
   memory.free(b, 1096, Category::optimizer);
   memory.free(memory.allocate(1, Category::gradients), 1, Category::gradients);
   memory.free(a, 3000, Category::parameters);
+}
+
+TEST_P(MemoryKinds, WhatLiesOnDiskIsCountedByItself) {
+  Memory memory({.limit = 4096, .pooled = GetParam()});
+  EXPECT_THAT(memory.report(), ::testing::Not(HasSubstr("disk")));
+  memory.charge(10'000, Category::disk);
+  void* a = memory.allocate(4000, Category::parameters);
+  const auto stats = memory.stats();
+  EXPECT_EQ(stats.current[static_cast<int>(Category::disk)], 10'000u);
+  EXPECT_EQ(stats.total, 4000u);
+  EXPECT_EQ(stats.peak_total, 4000u);
+  EXPECT_THROW(memory.allocate(1, Category::disk), Error) << "it has no memory";
+  memory.free(a, 4000, Category::parameters);
+  memory.discharge(10'000, Category::disk);
+  EXPECT_EQ(memory.stats().current[static_cast<int>(Category::disk)], 0u);
+  EXPECT_EQ(memory.stats().total, 0u);
+  EXPECT_THAT(memory.report(), HasSubstr("disk: 0 B, peak 9.77 KiB"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MemoryKinds, ::testing::Bool(),
