@@ -15,6 +15,11 @@ std::int64_t ParamStore::frozen_count() const {
   return n;
 }
 
+Tensor ParamStore::new_state(DType dtype, const std::string& name) const {
+  return offload_folder.empty() ? Tensor::zeros(*context, {state_size}, dtype, Category::optimizer)
+                                : Tensor::in_file(*context, {state_size}, dtype, offload_folder, name);
+}
+
 void ParamStore::start_step() const {
   for (const auto& leaf : leaves) leaf->sink.grad = {}, leaf->sink.written = false;
 }
@@ -37,6 +42,7 @@ void ParamStore::masters_to_values() const {
     if (entry.count == 0 || entry.master.dtype() == entry.value.dtype()) continue;
     Tensor target = entry.value;
     kernel::accumulate(cpu(*context, "masters_to_values"), entry.master, false, target);
+    entry.master.let_go();
   }
 }
 
@@ -70,10 +76,10 @@ ParamStore materialize(Context& context, const Declared& declared, const Materia
 
   const DType wide_type = wide(options.dtype);
   store.values = Tensor::zeros(context, {size.trainable}, options.dtype, Category::parameters);
-  store.masters =
-      wide_type == options.dtype ? store.values : Tensor::zeros(context, {size.trainable}, wide_type, Category::optimizer);
-  store.frozen_values = Tensor::zeros(context, {size.frozen}, options.dtype, Category::parameters);
   store.state_size = size.trainable;
+  store.offload_folder = options.offload_folder;
+  store.masters = wide_type == options.dtype ? store.values : store.new_state(wide_type, "masters");
+  store.frozen_values = Tensor::zeros(context, {size.frozen}, options.dtype, Category::parameters);
 
   std::int64_t trainable_at = 0, frozen_at = 0;
   for (auto& block : blocks) {
@@ -90,6 +96,7 @@ ParamStore materialize(Context& context, const Declared& declared, const Materia
       fill_initial(*param, random_key(options.seed, path), 0, master);
       if (Tensor copy = value; master.data() != value.data())
         kernel::accumulate(cpu(context, "materialize"), master, false, copy);
+      master.let_go();
       ParamStore::Entry& entry = (block.trainable ? store.trainable : store.frozen).emplace_back();
       entry.param = param;
       entry.path = path;

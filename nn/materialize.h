@@ -2,6 +2,8 @@
 #pragma once
 #include <chorus/nn/module.h>
 
+#include <filesystem>
+
 namespace chorus {
 
 /// One unit's parameters as one flat array, of which each rank that shards the store owns a slice, cut at any element: no dim
@@ -43,7 +45,10 @@ struct ParamStore {
   std::vector<FlatBuffer> flat_buffers;  ///< of a sharded store
   std::int64_t state_size = 0;           ///< elements of flat arrays beside the masters
   Tensor grads;                          ///< [state_size] of wide type in a sharded store: gradients of what this rank owns
+  std::filesystem::path offload_folder;  ///< where masters of another type than values, and optimizer state, lie in files
 
+  /// Zeros for what only an optimizer reads, [state_size]: in memory, or in a file.
+  Tensor new_state(DType dtype, const std::string& name) const;
   std::int64_t trainable_count() const;  ///< logical elements, whatever part this rank holds
   std::int64_t frozen_count() const;
   /// Before the first forward of a step: earlier gradients are freed. The first that arrives is written, later ones are added.
@@ -73,6 +78,9 @@ struct MaterializeOptions {
   std::uint64_t seed = 0;
   FreezeRules freeze = {};
   std::optional<StoreShard> shard = {};
+  /// Puts optimizer state, masters of bf16 values among it, into files without a name in this folder, which must be there.
+  /// Empty: all is in memory.
+  std::filesystem::path offload_folder = {};
 };
 
 /// Elements of a store's flat arrays, gaps included, and of its buffers (statistics). Of a sharded store the arrays are the

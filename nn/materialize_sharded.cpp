@@ -59,6 +59,7 @@ class ShardedStore {
   ShardedStore(Context& context, const MaterializeOptions& options, std::vector<Gathering> gatherings)
       : context_(context), options_(options), share_(*options.shard), gatherings_(std::move(gatherings)) {
     store_.context = &context;
+    store_.offload_folder = options.offload_folder;
   }
 
   ParamStore make() {
@@ -80,7 +81,7 @@ class ShardedStore {
       store_.frozen_values = zeros(frozen, options_.dtype, Category::parameters);
     }
     if (two_types)
-      store_.masters = zeros(store_.state_size, wide_type, Category::optimizer);
+      store_.masters = store_.new_state(wide_type, "masters");
     else
       store_.masters = store_.values;
     for (std::size_t b = 0; b < gatherings_.size(); ++b) fill(b);
@@ -137,6 +138,7 @@ class ShardedStore {
                                      : entry.master;
       fill_initial(param, random_key(options_.seed, path), entry.offset, wide_values);
       if (two_types) kernel::accumulate(cpu(context_, "materialize"), wide_values, false, entry.value);
+      wide_values.let_go();
     }
     (buffer.trainable ? store_.trainable : store_.frozen).push_back(std::move(entry));
   }

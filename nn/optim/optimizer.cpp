@@ -1,22 +1,22 @@
 #include <chorus/nn/optim/optimizer.h>
-#include <chorus/tensor/kernels/optimizer.h>
+#include <chorus/nn/optim/windows.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace chorus {
 
 int state_arrays(const OptimizerConfig& config) { return config.name == "adamw" ? 2 : 1; }
 
-Optimizer::Optimizer(const OptimizerConfig& config, const ParamStore& store) : config_(config) {
+Optimizer::Optimizer(const OptimizerConfig& config, const ParamStore& store, std::int64_t window)
+    : config_(config), window_(store.offload_folder.empty() ? std::max<std::int64_t>(1, store.state_size) : window) {
   require(config.name == "adamw" || config.name == "sgd", "optimizer", "'", config.name, "'; adamw and sgd are there");
   const DType dtype = store.trainable.empty() ? DType::f32 : store.trainable.front().master.dtype();
-  const auto state = [&] { return Tensor::zeros(*store.context, {store.state_size}, dtype, Category::optimizer); };
-  first_ = state();
-  if (state_arrays(config) == 2) second_ = state();
+  first_ = store.new_state(dtype, "optimizer");
+  if (state_arrays(config) == 2) second_ = store.new_state(dtype, "optimizer");
 }
 
 void Optimizer::step(const ParamStore& store, double lr, double grad_scale) {
-  const Cpu device = cpu(*store.context, "optimizer");
   ++steps_;
   std::vector<kernel::UpdateRange> ranges;
   ranges.reserve(store.trainable.size());
@@ -33,6 +33,21 @@ void Optimizer::step(const ParamStore& store, double lr, double grad_scale) {
                       .master = entry.master.data(),
                       .value = entry.value.dtype() == entry.master.dtype() ? nullptr : entry.value.as<bf16>()});
   }
+  // What lies in files, from a window's first element to its last or to the arrays' end.
+  const auto each_array = [&](std::int64_t begin, std::int64_t end, void (Tensor::*what)() const) {
+    for (const Tensor* array : {&first_, &second_, &store.masters})
+      if (*array && begin < end) (array->flat_view(begin, {end - begin}).*what)();
+  };
+  in_windows(std::move(ranges), store.state_size, window_, first_.dtype(),
+             [&](const StateWindow& window, std::span<const kernel::UpdateRange> inside) {
+               each_array(window.end, std::min(window.end + window_, store.state_size), &Tensor::expect);
+               update(*store.context, inside, lr, grad_scale);
+               each_array(window.begin, window.end, &Tensor::let_go);
+             });
+}
+
+void Optimizer::update(const Context& context, std::span<const kernel::UpdateRange> ranges, double lr, double grad_scale) {
+  const Cpu device = cpu(context, "optimizer");
   if (config_.name == "adamw") {
     const auto t = static_cast<double>(steps_);
     kernel::adamw_step(device,

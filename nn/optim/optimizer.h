@@ -2,6 +2,7 @@
 #pragma once
 #include <chorus/core/config.h>
 #include <chorus/nn/materialize.h>
+#include <chorus/tensor/kernels/optimizer.h>
 
 #include <string>
 
@@ -36,11 +37,14 @@ struct OptimizerConfig {
 /// Flat arrays of state beside the masters: what an update rule remembers of each parameter.
 int state_arrays(const OptimizerConfig& config);
 
-/// State lies in flat arrays beside the store's masters. Under bf16 values the masters are f32 and values are rewritten.
+/// State lies in flat arrays beside the store's masters. Under bf16 values the masters are f32 and values are rewritten. Where
+/// the store says so they lie in files; then a step goes through them window by window, and each goes to the disk after its
+/// update, with the same bits for any size of windows.
 class Optimizer {
  public:
   Optimizer() = default;
-  Optimizer(const OptimizerConfig& config, const ParamStore& store);
+  /// `window`: elements of each array that are in memory at a time, of arrays that lie in files.
+  Optimizer(const OptimizerConfig& config, const ParamStore& store, std::int64_t window = std::int64_t{4} << 20);
   /// One update with the store's gradients times grad_scale, after `ParamStore::finish_step`. Throws where a gradient is
   /// missing.
   void step(const ParamStore& store, double lr, double grad_scale = 1);
@@ -50,9 +54,10 @@ class Optimizer {
   std::vector<std::pair<std::string, Tensor>> state() const;
 
  private:
+  void update(const Context& context, std::span<const kernel::UpdateRange> ranges, double lr, double grad_scale);
   OptimizerConfig config_;
   Tensor first_, second_;
-  std::int64_t steps_ = 0;
+  std::int64_t steps_ = 0, window_ = 0;
 };
 
 }  // namespace chorus
