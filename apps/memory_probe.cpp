@@ -149,6 +149,7 @@ struct FirstRank {
     RunConfig here = config;
     if (!here.trainer.activation_offload_folder.empty())  // which may not be there yet, and a dry run makes none
       here.trainer.activation_offload_folder = std::filesystem::temp_directory_path();
+    here.trainer.optimizer_offload_folder.clear();  // `state_on_disk` counts it
     built = build_salm(context, here, tokenizer, rules_for(config, tokenizer, frozen), *mesh);
     parallel = make_data_parallel(built->store, *mesh, config.parallel.data_parallel(), [&] {
       return loss_term(loss_without_rows(built->model, context, dtype_of_precision(config.trainer.precision)), *mesh);
@@ -248,6 +249,16 @@ MemoryUse over_layers(const RunConfig& config, const Frozen& frozen,
   return largest(use);
 }
 
+/// What the optimizer holds lies on disk, all of it, if it is offloaded.
+MemoryUse state_on_disk(MemoryUse use, const TrainerConfig& trainer) {
+  double& optimizer = use.of[static_cast<std::size_t>(Category::optimizer)];
+  if (trainer.optimizer_offload_folder.empty()) return use;
+  use.of[static_cast<std::size_t>(Category::disk)] += optimizer;
+  use.total -= optimizer;
+  optimizer = 0;
+  return use;
+}
+
 }  // namespace
 
 MemoryUse operator+(MemoryUse a, const MemoryUse& b) {
@@ -273,7 +284,7 @@ MemoryUse fixed_memory(const RunConfig& config, const PhaseConfig& phase, const 
   use.of[static_cast<std::size_t>(Category::parameters)] = held.values;
   use.of[static_cast<std::size_t>(Category::optimizer)] = held.optimizer;
   use.total = held.values + held.optimizer;
-  return use;
+  return state_on_disk(use, config.trainer);
 }
 
 RowCounts row_counts(const RunConfig& config, const Prompt& prompt, std::span<const SampleShape> samples) {

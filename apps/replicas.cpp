@@ -30,6 +30,7 @@ std::vector<Held> held(const ParamStore& store) {
       Hasher hasher;
       hasher.update(entry.value.data(), entry.value.bytes());
       if (entry.master.data() != entry.value.data()) hasher.update(entry.master.data(), entry.master.bytes());
+      entry.master.let_go();
       out.push_back({entry.path, part_of_entry(entry), hasher.hex()});
     }
   }

@@ -45,6 +45,7 @@ void check_paths(const Loaded<RunConfig>& loaded) {
   const RunConfig& c = loaded.value;
   check("trainer", "output_dir", c.trainer.output_dir, true);
   check("trainer", "activation_offload_folder", c.trainer.activation_offload_folder, true);
+  check("trainer", "optimizer_offload_folder", c.trainer.optimizer_offload_folder, true);
   check("data", "train", c.data.train, false);
   check("data", "validation", c.data.validation, false);
   check("", "tokenizer_model", c.tokenizer_model, false);

@@ -109,7 +109,7 @@ struct TrainerConfig {
   std::int64_t stop_after_steps = 0;
   double memory_limit_gigabytes = 0;
   std::string activation_checkpointing_llm = "none", activation_checkpointing_perception = "none";
-  std::filesystem::path activation_offload_folder;
+  std::filesystem::path activation_offload_folder, optimizer_offload_folder;
   bool trace = false;
   template <class V>
   void fields(V&& v) {
@@ -140,6 +140,8 @@ struct TrainerConfig {
       "the same of subsampling, encoder and adapter layers", modes);
     v("activation_offload_folder", activation_offload_folder,
       "where to keep, in files without a name, what checkpointed layers keep for backward; empty: in memory");
+    v("optimizer_offload_folder", optimizer_offload_folder,
+      "where to keep, in files without a name, optimizer state and the masters of bf16 values; empty: in memory");
     v("trace", trace, "write trace.json of the newest million operations at the end");
   }
   template <class Check>

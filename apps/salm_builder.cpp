@@ -25,10 +25,13 @@ std::unique_ptr<BuiltSalm> declared_salm(const RunConfig& config, const Tokenize
 }
 
 void give_memory(BuiltSalm& built, Context& context, const RunConfig& config, const FreezeRules& freeze,
-                 const std::optional<StoreShard>& share) {
-  built.store = materialize(
-      built.model, context,
-      {.dtype = dtype_of_precision(config.trainer.precision), .seed = config.trainer.seed, .freeze = freeze, .shard = share});
+                 const std::optional<StoreShard>& share, const std::filesystem::path& offload_folder) {
+  built.store = materialize(built.model, context,
+                            {.dtype = dtype_of_precision(config.trainer.precision),
+                             .seed = config.trainer.seed,
+                             .freeze = freeze,
+                             .shard = share,
+                             .offload_folder = offload_folder});
 }
 }  // namespace
 
@@ -48,7 +51,7 @@ void checkpoint_activations(Salm& model, const TrainerConfig& trainer) {
 std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
                                       const FreezeRules& freeze) {
   auto built = declared_salm(config, tokenizer);
-  give_memory(*built, context, config, freeze, std::nullopt);
+  give_memory(*built, context, config, freeze, std::nullopt, {});
   return built;
 }
 
@@ -58,7 +61,9 @@ std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config,
   checkpoint_activations(built->model, config.trainer);
   apply(salm_plan(built->model.config, mesh, config.parallel.sequence_parallel), built->model, mesh);
   if (!mesh.alone()) check_salm_layouts(built->model, context, dtype_of_precision(config.trainer.precision));
-  give_memory(*built, context, config, freeze, store_shard(sharding_of(config.parallel.sharding), mesh));
+  const auto& folder = config.trainer.optimizer_offload_folder;
+  if (!folder.empty()) make_folders(folder);
+  give_memory(*built, context, config, freeze, store_shard(sharding_of(config.parallel.sharding), mesh), folder);
   return built;
 }
 

@@ -21,8 +21,8 @@ SalmConfig sized_config(const RunConfig& config, const Tokenizer& tokenizer);
 std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
                                       const FreezeRules& freeze);
 /// For training: this rank's part of the model, by the model's plan (salm_plan), with activations checkpointed, and of it what
-/// `config.parallel.sharding` lets it own. The mesh must outlive it. What can't lie so is an error before any parameter has
-/// memory.
+/// `config.parallel.sharding` lets it own; a folder for the optimizer's state is made. The mesh must outlive it. What can't lie
+/// so is an error before any parameter has memory.
 std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
                                       const FreezeRules& freeze, Mesh& mesh);
 

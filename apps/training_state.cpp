@@ -134,6 +134,7 @@ std::size_t keep_parameters(const BuiltSalm& before, BuiltSalm& now, const std::
                        [](From x) { return static_cast<To>(static_cast<compute_type<From>>(x)); });
       });
     });
+    known.tensor.let_go();
     ++kept;
   }
   now.store.masters_to_values();

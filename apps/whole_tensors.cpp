@@ -18,11 +18,16 @@ void WholeTensors::serve() {
   for (std::int64_t part = 0; tell(part), part >= 0;) gather(static_cast<std::size_t>(part));
 }
 
-void WholeTensors::tell(std::int64_t& part) { world_.broadcast(std::span<std::int64_t>(&part, 1), 0); }
+void WholeTensors::tell(std::int64_t& part) {
+  given_.let_go();  // the part before has been written
+  given_ = {};
+  world_.broadcast(std::span<std::int64_t>(&part, 1), 0);
+}
 
 Tensor WholeTensors::gather(std::size_t part) {
   const auto& [name, tensor, entry] = parts_.at(part);
   if (!entry) return tensor;
+  given_ = tensor;
   try {
     const Tensor own = held(tensor, *entry, store_, mesh_);
     return divided(*entry->param) ? merged(own.clone(), *entry->param, mesh_) : own;
@@ -38,10 +43,14 @@ Tensor WholeTensors::gather(std::size_t part) {
 void fill_part(const NamedPart& part, const std::function<void(const Tensor& whole)>& fill) {
   if (!part.entry) return fill(part.tensor);
   const Param& param = *part.entry->param;
-  if (part.entry->buffer < 0 && !divided(param)) return fill(part.tensor.reshaped(param.global));
-  const Tensor whole = Tensor::empty(part.tensor.context(), param.global, part.tensor.dtype(), Category::workspace);
-  fill(whole);
-  take_owned(part_of(whole, param), *part.entry, part.tensor);
+  if (part.entry->buffer < 0 && !divided(param)) {
+    fill(part.tensor.reshaped(param.global));
+  } else {
+    const Tensor whole = Tensor::empty(part.tensor.context(), param.global, part.tensor.dtype(), Category::workspace);
+    fill(whole);
+    take_owned(part_of(whole, param), *part.entry, part.tensor);
+  }
+  part.tensor.let_go();
 }
 
 }  // namespace chorus

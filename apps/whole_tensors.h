@@ -35,6 +35,7 @@ class WholeTensors {
   const std::vector<NamedPart>& parts_;
   const ParamStore& store_;
   const Mesh& mesh_;
+  Tensor given_;  ///< this rank's part of what was gathered last: one that lies in a file goes back there
 };
 
 /// Has `fill` write the whole tensor and takes this rank's part of it. No rank waits for another.

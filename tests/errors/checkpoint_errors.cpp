@@ -134,16 +134,19 @@ void checkpoint_errors(ErrorTable& table) {
     expect_parts(ended.err, {"my.toml:4:14: trainer.output_dir = \"run/a\": run is a file"});
     return Seen{ended.err, "the file; nothing was started; exit status 2"};
   });
-  table.add("`trainer.output_dir` is a file", [](Scene& s) {
-    s.write("my.toml", "[data]\ntrain = \"train.jsonl\"\n[trainer]\noutput_dir = \"run\"\n[batches]\nglobal_batch_size = 4\n");
-    s.write("run", "mine");
-    s.write("train.jsonl", "");
-    const Ended ended = s.chorus({"train", "my.toml"});
-    EXPECT_EQ(ended.status, 2);
-    EXPECT_EQ(read_file("run"), "mine");
-    expect_parts(ended.err, {"my.toml:4:14: trainer.output_dir = \"run\": is a file"});
-    return Seen{ended.err, "the file; nothing was started; exit status 2"};
-  });
+  for (const std::string key : {"output_dir", "optimizer_offload_folder"}) {
+    table.add("`trainer." + key + "` is a file", [key](Scene& s) {
+      s.write("my.toml",
+              "[data]\ntrain = \"train.jsonl\"\n[trainer]\n" + key + " = \"run\"\n[batches]\nglobal_batch_size = 4\n");
+      s.write("run", "mine");
+      s.write("train.jsonl", "");
+      const Ended ended = s.chorus({"train", "my.toml"});
+      EXPECT_EQ(ended.status, 2);
+      EXPECT_EQ(read_file("run"), "mine");
+      expect_parts(ended.err, {"my.toml:4:" + std::to_string(key.size() + 4) + ": trainer." + key + " = \"run\": is a file"});
+      return Seen{ended.err, "the file; nothing was started; exit status 2"};
+    });
+  }
 }
 
 }  // namespace chorus::errors

@@ -228,6 +228,19 @@ void start_errors(ErrorTable& table) {
       return Seen{steady(line), "nothing was trained; exit status 1, and the same command starts once there is room"};
     });
   }
+  table.add("the folder for optimizer state can't be made", [](Scene& s) {
+    Ended ended;
+    {
+      const WriteFault fault("call=mkdir path=state errno=13");
+      ended = s.chorus(six_steps(s, {"trainer.optimizer_offload_folder=fast/state"}));
+    }
+    EXPECT_EQ(ended.status, 1) << ended.err;
+    const std::string line = ended.line("fast/state");
+    expect_parts(line, {"cannot create fast/state: Permission denied (errno 13)"});
+    EXPECT_TRUE(saved_steps().empty());
+    expect_recovery(s);
+    return Seen{steady(line), "nothing was trained; exit status 1"};
+  });
   table.add("a manifest of `chorus data` doesn't fit on the disk", [](Scene& s) {
     fs::create_directories("sounds");
     std::string texts;

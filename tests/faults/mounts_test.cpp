@@ -124,6 +124,33 @@ TEST(Mounts, ADiskTooSmallForActivationsEndsTheRunWithWhatIsFree) {
   EXPECT_EQ(text, "");
 }
 
+TEST(Mounts, ADiskTooSmallForOptimizerStateEndsTheRunBeforeItsFirstStep) {
+  const Folder folder("small_state");
+  const auto corpus = write_corpus(folder.path);
+  const std::string text = in_process([&]() -> std::string {
+    const std::string reason = mount_small(folder.path / "disk", "8k");
+    if (!reason.empty()) return "skip: " + reason;
+    auto keys = short_run();
+    const fs::path state = folder.path / "disk" / "state";
+    keys.push_back("trainer.optimizer_offload_folder=" + state.string());
+    Heard heard;
+    try {
+      train(tiny(corpus, folder.path / "run", keys), heard.hooks());
+    } catch (const Error& error) {
+      const std::string said = error.what();
+      const bool clear = said.find("cannot reserve ") != said.npos &&
+                         said.find(" bytes for " + (state / "optimizer.").string()) != said.npos &&
+                         said.find("No space left on device (errno 28); its file system has 8192 bytes free") != said.npos;
+      if (!clear) return "said " + said;
+      if (!heard.steps.empty()) return "took steps";
+      return fs::is_empty(state) ? "" : "left a file";
+    }
+    return "trained";
+  });
+  if (text.starts_with("skip: ")) GTEST_SKIP() << "no file system can be mounted here: " << text.substr(6);
+  EXPECT_EQ(text, "");
+}
+
 TEST(Mounts, AReadOnlyRunFolderIsRefusedForTrainingAndReadForTheRest) {
   const Folder folder("readonly");
   const auto corpus = write_corpus(folder.path);
