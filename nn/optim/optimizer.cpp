@@ -35,7 +35,7 @@ void Optimizer::step(const ParamStore& store, double lr, double grad_scale) {
   }
   // What lies in files, from a window's first element to its last or to the arrays' end.
   const auto each_array = [&](std::int64_t begin, std::int64_t end, void (Tensor::*what)() const) {
-    for (const Tensor* array : {&first_, &second_, &store.masters})
+    for (const Tensor* array : std::initializer_list<const Tensor*>{&first_, &second_, &store.masters})
       if (*array && begin < end) (array->flat_view(begin, {end - begin}).*what)();
   };
   in_windows(std::move(ranges), store.state_size, window_, first_.dtype(),

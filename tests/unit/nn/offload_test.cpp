@@ -138,10 +138,9 @@ TEST_F(Offload, KeepsTwoWindowsInMemoryAtMost) {
   };
   ASSERT_GE(resident_bytes_of(store.masters.data()), 0);
   EXPECT_EQ(resident(), 0) << "after first values were made";
-  optimizer.step(store, 1e-3);  // what a step takes beside its state is there after the first
   ASSERT_TRUE(testing::reset_most_resident());
   const std::int64_t before = process_bytes("VmRSS");
-  optimizer.step(store, 1e-3);
+  for (int step = 0; step < 2; ++step) optimizer.step(store, 1e-3);
   EXPECT_LT(process_bytes("VmHWM") - before, 2 * window) << "of " << 3 * store.masters.bytes() << " bytes";
   EXPECT_LT(resident(), window);
   store.masters_to_values();
