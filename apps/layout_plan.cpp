@@ -103,6 +103,7 @@ LayoutPlan plan_layout(const RunConfig& config, int ranks, const std::function<v
   const Tokenizer tokenizer(make_tokenizer(config, entries));
   const SalmConfig model_config = sized_config(config, tokenizer);
   const DType type = dtype_of_precision(config.trainer.precision);
+  const Precision precision = precision_of(config.trainer, config.model);
   const bool sharded = out.sharding != "none";
   int slices = 1;
   for (int r = 0; r < ranks; ++r) {
@@ -120,7 +121,7 @@ LayoutPlan plan_layout(const RunConfig& config, int ranks, const std::function<v
     Salm model(model_config, tokenizer.size() + 1);
     const Plan plan = salm_plan(model_config, mesh, out.sequence_parallel);
     apply(plan, model, mesh);
-    check_salm_layouts(model, context, type);
+    check_salm_layouts(model, context, type, precision);
     const bool first = parts.empty();
     std::size_t i = 0;
     std::int64_t held = 0;
@@ -132,7 +133,7 @@ LayoutPlan plan_layout(const RunConfig& config, int ranks, const std::function<v
     if (first) factors = plan.factors;
     for (std::size_t p = 0; p < config.phases.size(); ++p) {
       const StoreSize size =
-          store_size(model, {config.phases[p].freeze_params, config.phases[p].prevent_freeze_params}, sharded);
+          store_size(model, {config.phases[p].freeze_params, config.phases[p].prevent_freeze_params}, type, precision, sharded);
       auto& of_slice = out.totals[p].of_place.emplace_back();
       for (int slice = 0; slice < slices; ++slice)
         of_slice.push_back({held, size.trained, state_memory(config, size, slice, slices)});

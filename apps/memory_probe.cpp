@@ -49,11 +49,29 @@ LayerPath without_layer(const std::string& path) {
   return {path.substr(0, path.find('.')), path};
 }
 
-/// Which parameters of the whole model are frozen; `alike` tells whether that is the same for all layers of a kind.
+/// Which parameters of the whole model are frozen; `alike` tells whether that is the same for all layers of a kind, and types
+/// too.
 struct Frozen {
   std::set<std::string> paths;
   bool alike = true;
 };
+
+/// Whether each entry of mp_policy means all layers of a kind or none.
+bool types_alike(const RunConfig& config, Salm& declared) {
+  for (const auto& policy : config.trainer.mp_policy) {
+    std::map<std::string, bool> by_kind;
+    bool alike = true;
+    visit_fields(declared, "", [&]<class Leaf>(const std::string& path, Leaf&) {
+      if constexpr (std::is_same_v<Leaf, Unit>) {
+        const bool means = path_matches(policy.units, detail::unit_path(path));
+        const auto [seen, fresh] = by_kind.emplace(without_layer(path).path, means);
+        alike = alike && (fresh || seen->second == means);
+      }
+    });
+    if (!alike) return false;
+  }
+  return true;
+}
 
 Frozen frozen_parameters(const RunConfig& config, const PhaseConfig& phase, const Tokenizer& tokenizer) {
   Salm declared(sized_config(config, tokenizer), tokenizer.size() + 1);
@@ -69,6 +87,7 @@ Frozen frozen_parameters(const RunConfig& config, const PhaseConfig& phase, cons
     const auto [seen, fresh] = by_kind.emplace(without_layer(path).path, is_frozen);
     out.alike = out.alike && (fresh || seen->second == is_frozen);
   }
+  out.alike = out.alike && types_alike(config, declared);
   return out;
 }
 
@@ -278,7 +297,8 @@ MemoryUse fixed_memory(const RunConfig& config, const PhaseConfig& phase, const 
   Mesh mesh(layout, 0);
   apply(salm_plan(declared.config, mesh, config.parallel.sequence_parallel), declared, mesh);
   const StoreSize size =
-      store_size(declared, {phase.freeze_params, phase.prevent_freeze_params}, config.parallel.sharding != "none");
+      store_size(declared, {phase.freeze_params, phase.prevent_freeze_params}, dtype_of_precision(config.trainer.precision),
+                 precision_of(config.trainer, config.model), config.parallel.sharding != "none");
   const StateBytes held = state_memory(config, size, 0, mesh.axis("dp_shard_cp").size).held;
   MemoryUse use;
   use.of[static_cast<std::size_t>(Category::parameters)] = held.values;

@@ -66,6 +66,18 @@ Activations activations_of(int layers, const Layer& layer, LayerRows rows, DType
   return {there * kept_by_layer(layer, rows, type, recompute, cut), kept_by_layer(layer, rows, type, Recompute::none, cut)};
 }
 
+/// Of a model some of whose units have bf16 values, others wide ones: what a parameter takes on average.
+StateBytes mean_state(const StoreSize& size, DType type, int arrays, bool masters) {
+  const StateBytes narrow = whole_state(DType::bf16, arrays, masters), wide_one = whole_state(wide(type), arrays);
+  const auto mean = [&](std::int64_t of_narrow, std::int64_t of_all, double StateBytes::*what) {
+    const double share = of_all > 0 ? static_cast<double>(of_narrow) / static_cast<double>(of_all) : 0;
+    return share * narrow.*what + (1 - share) * wide_one.*what;
+  };
+  const StoreSize::Elements& trained = size.trainable;
+  return {mean(trained.narrow + size.frozen.narrow, trained.all + size.frozen.all, &StateBytes::values), wide_one.gradients,
+          mean(trained.narrow, trained.all, &StateBytes::optimizer)};
+}
+
 std::string text_of(const std::optional<double>& bytes) { return bytes ? human_bytes(*bytes) : ""; }
 
 std::string ratio(const MemoryLine& line) {
@@ -85,13 +97,16 @@ MemoryReport memory_report(const RunConfig& config, const PhaseConfig& phase, co
   Mesh mesh(layout, 0);
   apply(salm_plan(model.config, mesh, config.parallel.sequence_parallel), model, mesh);
   const Sharding sharding = sharding_of(config.parallel.sharding);
-  const StoreSize size = store_size(model, {phase.freeze_params, phase.prevent_freeze_params}, sharding != Sharding::none);
+  const DType type = dtype_of_precision(config.trainer.precision);
+  const Precision precision = precision_of(config.trainer, config.model);
+  const StoreSize size =
+      store_size(model, {phase.freeze_params, phase.prevent_freeze_params}, type, precision, sharding != Sharding::none);
   std::int64_t held = 0;
   for_each_param(model, [&](const std::string&, const Param& param) { held += param.box.size.numel(); });
 
-  const DType type = dtype_of_precision(config.trainer.precision);
   const int d = mesh.axis("dp_shard_cp").size;
-  const StateBytes whole = whole_state(type, state_arrays(config.optimizer)), own = shared_state(whole, sharding, d);
+  const StateBytes whole = mean_state(size, type, state_arrays(config.optimizer), precision.masters),
+                   own = shared_state(whole, sharding, d);
   const auto count = static_cast<double>(held), trained = static_cast<double>(size.trained);
   const double gradients = config.parallel.fsdp.defer_grad_sync ? whole.gradients : own.gradients;
   const StateMemory state = state_memory(config, size, 0, d);
@@ -115,7 +130,8 @@ MemoryReport memory_report(const RunConfig& config, const PhaseConfig& phase, co
   };
   add(Category::parameters, count * own.values);
   add(Category::gradients, trained * gradients);
-  add(Category::optimizer, trained * own.optimizer);
+  const bool on_disk = !config.trainer.optimizer_offload_folder.empty();
+  add(on_disk ? Category::disk : Category::optimizer, trained * own.optimizer);
   add(Category::activations, perception.kept + decoder.kept + std::max(perception.again, decoder.again));
   if (walked.decoder > 0) {
     report.lines.push_back({"decoder, counted", decoder.kept, {}});

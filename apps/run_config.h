@@ -1,6 +1,7 @@
 // One TOML file says everything about a run.
 #pragma once
 #include <chorus/apps/parallel_config.h>
+#include <chorus/apps/precision_config.h>
 #include <chorus/apps/prompt.h>
 #include <chorus/core/config.h>
 #include <chorus/io/inputs.h>
@@ -100,7 +101,9 @@ struct InitFromConfig {
 struct TrainerConfig {
   std::filesystem::path output_dir = "runs/run";
   std::uint64_t seed = 1;
-  std::string precision = "fp32";
+  std::string precision = "fp32", lm_head_precision;
+  bool allow_bf16_true = false;
+  std::vector<UnitPrecisionConfig> mp_policy;
   int threads = 0;
   double gradient_clip_val = 1;
   std::int64_t skip_nonfinite_steps = 0;
@@ -116,7 +119,13 @@ struct TrainerConfig {
     v("output_dir", output_dir, "folder of the run: checkpoints, metrics, tokenizer; an existing run there is resumed",
       not_empty());
     v("seed", seed, "of initial values, data order and everything random");
-    v("precision", precision, "bf16-mixed: values and activations in bf16, f32 masters", one_of("fp32", "fp64", "bf16-mixed"));
+    v("precision", precision,
+      "bf16-mixed: values and activations in bf16, f32 masters; bf16-true: without masters; bf16-flash isn't there",
+      one_of("fp32", "fp64", "bf16-mixed", "bf16-true", "bf16-flash"));
+    v("allow_bf16_true", allow_bf16_true, "that updates too small for a bf16 weight are lost is known, and wanted");
+    v("lm_head_precision", lm_head_precision,
+      "of the decoder's head, or of the embedding if it is the head; empty: precision's", one_of("", "fp32", "bf16"));
+    v("mp_policy", mp_policy, "types of single units; for each type the first entry that matches and says it counts");
     v("threads", threads, "OpenMP threads of each rank; 0: the cores of the machine, shared among its ranks", between(0, 1024));
     v("gradient_clip_val", gradient_clip_val, "largest global norm of the gradient; 0: no clipping", at_least(0.0));
     v("skip_nonfinite_steps", skip_nonfinite_steps,
@@ -146,6 +155,19 @@ struct TrainerConfig {
   }
   template <class Check>
   void rules(Check&& check) const {
+    check(
+        precision != "bf16-flash", "precision",
+        "\"bf16-flash\", bf16 weights beside which the optimizer keeps the bits that they lack, isn't there; bf16-mixed keeps "
+        "f32 masters");
+    check(precision != "bf16-true" || allow_bf16_true, "precision",
+          "\"bf16-true\" keeps weights in bf16 only: an update of less than 1/512 of a weight's size is rounded away, which is "
+          "most of them at usual learning rates; bf16-mixed keeps f32 masters. If it is wanted all the same, set "
+          "allow_bf16_true = true");
+    check(precision == "bf16-true" || !allow_bf16_true, "allow_bf16_true", "is for precision = \"bf16-true\"; it is \"",
+          precision, '"');
+    check(precision != "fp64" || lm_head_precision.empty(), "lm_head_precision", lm_head_precision,
+          " in a model of fp64, in which everything is fp64");
+    check(precision != "fp64" || mp_policy.empty(), "mp_policy", "chooses between fp32 and bf16, but precision is \"fp64\"");
     check(activation_offload_folder.empty() || activation_checkpointing_llm != "none" ||
               activation_checkpointing_perception != "none",
           "activation_offload_folder",
@@ -200,6 +222,8 @@ struct RunConfig {
           "normalize is global, but model.perception is false: there is no sound to measure");
     check(model.decoder || trainer.activation_checkpointing_llm == "none", "trainer", "activation_checkpointing_llm is ",
           trainer.activation_checkpointing_llm, ", but model.decoder is false");
+    check(model.decoder || trainer.lm_head_precision.empty(), "trainer", "lm_head_precision is ", trainer.lm_head_precision,
+          ", but model.decoder is false");
     check(model.perception || trainer.activation_checkpointing_perception == "none", "trainer",
           "activation_checkpointing_perception is ", trainer.activation_checkpointing_perception,
           ", but model.perception is false");

@@ -6,10 +6,6 @@
 
 namespace chorus {
 
-DType dtype_of_precision(const std::string& precision) {
-  return precision == "fp64" ? DType::f64 : precision == "bf16-mixed" ? DType::bf16 : DType::f32;
-}
-
 SalmConfig sized_config(const RunConfig& config, const Tokenizer& tokenizer) {
   SalmConfig model = config.model;
   model.encoder.features = config.features.mels;
@@ -31,6 +27,7 @@ void give_memory(BuiltSalm& built, Context& context, const RunConfig& config, co
                              .seed = config.trainer.seed,
                              .freeze = freeze,
                              .shard = share,
+                             .precision = precision_of(config.trainer, config.model),
                              .offload_folder = offload_folder});
 }
 }  // namespace
@@ -60,7 +57,9 @@ std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config,
   auto built = declared_salm(config, tokenizer);
   checkpoint_activations(built->model, config.trainer);
   apply(salm_plan(built->model.config, mesh, config.parallel.sequence_parallel), built->model, mesh);
-  if (!mesh.alone()) check_salm_layouts(built->model, context, dtype_of_precision(config.trainer.precision));
+  if (!mesh.alone())
+    check_salm_layouts(built->model, context, dtype_of_precision(config.trainer.precision),
+                       precision_of(config.trainer, config.model));
   const auto& folder = config.trainer.optimizer_offload_folder;
   if (!folder.empty()) make_folders(folder);
   give_memory(*built, context, config, freeze, store_shard(sharding_of(config.parallel.sharding), mesh), folder);

@@ -14,8 +14,6 @@ struct BuiltSalm {
   ParamStore store;
 };
 
-DType dtype_of_precision(const std::string& precision);
-
 /// The model's configuration with the sizes that follow from the front end and the tokenizer.
 SalmConfig sized_config(const RunConfig& config, const Tokenizer& tokenizer);
 std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,

@@ -7,17 +7,17 @@
 namespace chorus {
 namespace {
 
-/// Elements of the root's buffers and of the two neighbouring units with most.
-std::int64_t most_at_a_time(const StoreSize& size, bool trainable_only) {
-  std::int64_t root = 0, most = 0;
-  std::vector<std::pair<std::string, std::int64_t>> units;
+/// The sum over the root's buffers and over those of the two neighbouring units with most; `of` gives a buffer's bytes.
+template <class F>
+double most_at_a_time(const StoreSize& size, const F& of) {
+  double root = 0, most = 0;
+  std::vector<std::pair<std::string, double>> units;
   for (const auto& flat : size.flats) {
-    const std::int64_t elements = flat.trainable || !trainable_only ? flat.elements : 0;
     if (flat.unit.empty()) {
-      root += elements;
+      root += of(flat);
     } else {
-      const auto known = std::ranges::find(units, flat.unit, &std::pair<std::string, std::int64_t>::first);
-      known == units.end() ? units.push_back({flat.unit, elements}) : void(known->second += elements);
+      const auto known = std::ranges::find(units, flat.unit, &std::pair<std::string, double>::first);
+      known == units.end() ? units.push_back({flat.unit, of(flat)}) : void(known->second += of(flat));
     }
   }
   for (std::size_t i = 0; i < units.size(); ++i)
@@ -29,22 +29,24 @@ std::int64_t most_at_a_time(const StoreSize& size, bool trainable_only) {
 
 StateMemory state_memory(const RunConfig& config, const StoreSize& size, int rank, int ranks) {
   const Sharding sharding = sharding_of(config.parallel.sharding);
-  const DType type = dtype_of_precision(config.trainer.precision);
-  const StateBytes each = whole_state(type, state_arrays(config.optimizer));
+  const DType type = wide(dtype_of_precision(config.trainer.precision));
+  const bool masters = precision_of(config.trainer, config.model).masters;
   const StoreSize::Owned owned = size.owned(rank, ranks);
-  const auto bytes = [](std::int64_t count, double of_one) { return static_cast<double>(count) * of_one; };
+  const auto bytes = [&](std::int64_t count) { return static_cast<double>(count) * static_cast<double>(size_of(type)); };
   StateMemory out;
   const bool all_values = sharding != Sharding::full;
-  out.held.values = bytes(all_values ? size.trainable + size.frozen : owned.trainable + owned.frozen, each.values) +
-                    bytes(size.buffers, static_cast<double>(size_of(wide(type))));
-  out.held.optimizer = bytes(owned.trainable, each.optimizer);
-  if (!all_values) out.gathered = bytes(most_at_a_time(size, false), each.values);
+  out.held.values = (all_values ? size.trainable : owned.trainable).value_bytes(type) +
+                    (all_values ? size.frozen : owned.frozen).value_bytes(type) + bytes(size.buffers);
+  out.held.optimizer = bytes(owned.trainable.all * state_arrays(config.optimizer) + (masters ? owned.trainable.narrow : 0));
+  if (!all_values)
+    out.gathered = most_at_a_time(
+        size, [](const auto& flat) { return static_cast<double>(flat.elements) * static_cast<double>(size_of(flat.values)); });
   if (sharding == Sharding::none || sharding == Sharding::optimizer || config.parallel.fsdp.defer_grad_sync) {
-    out.held.gradients = bytes(sharding == Sharding::none ? size.trained : size.trainable, each.gradients);
-    if (sharding != Sharding::none) out.second_gradients = bytes(owned.trainable, each.gradients);
+    out.held.gradients = bytes(sharding == Sharding::none ? size.trained : size.trainable.all);
+    if (sharding != Sharding::none) out.second_gradients = bytes(owned.trainable.all);
   } else {
-    out.held.gradients = bytes(owned.trainable, each.gradients);
-    out.second_gradients = bytes(most_at_a_time(size, true), each.gradients);
+    out.held.gradients = bytes(owned.trainable.all);
+    out.second_gradients = most_at_a_time(size, [&](const auto& flat) { return flat.trainable ? bytes(flat.elements) : 0; });
   }
   return out;
 }

@@ -55,13 +55,13 @@ std::unique_ptr<Workload> make_decoder(Context& context, DType dtype, std::int64
   work->checkpoint = [state](Recompute mode) { checkpoint_activations(state->model, "*unit", mode); };
   work->loss = [state, tokens](const Pass& pass) {
     const auto& model = state->model;
-    return model.loss(model(model.embedding(state->ids), state->rows, pass), state->labels,
+    return model.loss(model(model.embed(state->ids), state->rows, pass), state->labels,
                       {.scale = 1.0 / static_cast<double>(tokens), .label_smoothing = 0});
   };
   work->walk = [state, &context] {
     const auto& model = state->model;
     const Tensor nothing = Tensor::empty(context, {0}, DType::i32);
-    return model.loss(model(model.embedding(nothing), make_rows(context, {}, {}), {.training = true}), nothing, {});
+    return model.loss(model(model.embed(nothing), make_rows(context, {}, {}), {.training = true}), nothing, {});
   };
   work->inputs = {{"inputs/ids", slice(0, tokens)},
                   {"inputs/labels", slice(1, tokens)},

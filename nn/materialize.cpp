@@ -15,9 +15,9 @@ std::int64_t ParamStore::frozen_count() const {
   return n;
 }
 
-Tensor ParamStore::new_state(DType dtype, const std::string& name) const {
-  return offload_folder.empty() ? Tensor::zeros(*context, {state_size}, dtype, Category::optimizer)
-                                : Tensor::in_file(*context, {state_size}, dtype, offload_folder, name);
+Tensor ParamStore::new_state(std::int64_t count, const std::string& name) const {
+  return offload_folder.empty() ? Tensor::zeros(*context, {count}, wide, Category::optimizer)
+                                : Tensor::in_file(*context, {count}, wide, offload_folder, name);
 }
 
 void ParamStore::start_step() const {
@@ -48,17 +48,18 @@ void ParamStore::masters_to_values() const {
 
 namespace detail {
 
-StoreSize store_size(const Declared& declared, const FreezeRules& rules, bool sharded) {
-  auto blocks = blocks_of(declared);
+StoreSize store_size(const Declared& declared, const FreezeRules& rules, DType dtype, const Precision& precision,
+                     bool sharded) {
+  auto blocks = blocks_of(declared, dtype, precision);
   const StoreSize size = apply_rules(blocks, declared, rules);
-  return sharded ? sharded_size(blocks, declared, size) : size;
+  return sharded ? sharded_size(blocks, size) : size;
 }
 
-void declare_unbacked(Context& context, const Declared& declared, DType dtype) {
-  for (const auto& block : blocks_of(declared)) {
+void declare_unbacked(Context& context, const Declared& declared, DType dtype, const Precision& precision) {
+  for (const auto& block : blocks_of(declared, dtype, precision)) {
     const auto layout = layout_of(block);
     const auto give = [&](Param& param, const Shape& shape) {
-      param.value = Tensor::unbacked(context, shape, dtype);
+      param.value = Tensor::unbacked(context, shape, block.types.values);
       param.value.set_layout(layout);
     };
     for (const auto& [path, param] : block.params) give(*param, param->box.size);
@@ -71,44 +72,55 @@ ParamStore materialize(Context& context, const Declared& declared, const Materia
   if (options.shard) return materialize_sharded(context, declared, options);
   ParamStore store;
   store.context = &context;
-  auto blocks = blocks_of(declared);
-  const StoreSize size = apply_rules(blocks, declared, options.freeze);
-
-  const DType wide_type = wide(options.dtype);
-  store.values = Tensor::zeros(context, {size.trainable}, options.dtype, Category::parameters);
-  store.state_size = size.trainable;
+  store.wide = wide(options.dtype);
   store.offload_folder = options.offload_folder;
-  store.masters = wide_type == options.dtype ? store.values : store.new_state(wide_type, "masters");
-  store.frozen_values = Tensor::zeros(context, {size.frozen}, options.dtype, Category::parameters);
+  auto blocks = blocks_of(declared, options.dtype, options.precision);
+  const StoreSize size = apply_rules(blocks, declared, options.freeze);
+  const bool narrow_model = options.dtype != store.wide;
+  const auto zeros = [&](std::int64_t count, DType dtype) {
+    return Tensor::zeros(context, {count}, dtype, Category::parameters);
+  };
+  // Two arrays, for trainable and for frozen parameters, and as many for those of units with the other type.
+  struct Flat {
+    Tensor memory;
+    std::int64_t at = 0;
+  };
+  const DType other = narrow_model ? store.wide : DType::bf16;
+  const auto of_model = [&](const StoreSize::Elements& e) { return narrow_model ? e.narrow : e.all - e.narrow; };
+  const std::int64_t trainable = of_model(size.trainable), frozen = of_model(size.frozen);
+  Flat own[] = {{zeros(trainable, options.dtype)}, {zeros(frozen, options.dtype)}};
+  Flat others[] = {{zeros(size.trainable.all - trainable, other)}, {zeros(size.frozen.all - frozen, other)}};
+  Flat masters{own[0].memory};
+  if (options.precision.masters && size.trainable.narrow > 0)
+    masters.memory = store.new_state(size.trainable.narrow, "masters");
+  store.values = own[0].memory;
+  store.frozen_values = own[1].memory;
+  store.masters = masters.memory;
+  store.state_size = size.trainable.all;
 
-  std::int64_t trainable_at = 0, frozen_at = 0;
+  std::int64_t state_at = 0;
   for (auto& block : blocks) {
-    auto& at = block.trainable ? trainable_at : frozen_at;
-    const Tensor& flat = block.trainable ? store.values : store.frozen_values;
-    take_views(block, flat, at, store);
-    std::int64_t first = at;
+    Flat& flat = (block.types.values == options.dtype ? own : others)[block.trainable ? 0 : 1];
+    const bool has_masters = block.trainable && options.precision.masters && block.types.values != store.wide;
+    take_views(block, flat.memory, flat.at, store);
+    std::int64_t first = 0;
     for (auto& [path, param] : block.params) {
-      const std::int64_t count = param->box.size.numel();
-      const Tensor value = flat.flat_view(first, {count});
-      const Tensor master = block.trainable              ? store.masters.flat_view(first, {count})
-                            : wide_type == options.dtype ? value
-                                                         : Tensor::empty(context, {count}, wide_type, Category::workspace);
-      fill_initial(*param, random_key(options.seed, path), 0, master);
-      if (Tensor copy = value; master.data() != value.data())
-        kernel::accumulate(cpu(context, "materialize"), master, false, copy);
-      master.let_go();
       ParamStore::Entry& entry = (block.trainable ? store.trainable : store.frozen).emplace_back();
       entry.param = param;
       entry.path = path;
-      entry.first = first;
-      entry.count = count;
-      entry.master = block.trainable ? master : value;
-      entry.value = value;
-      first += count;
+      entry.first = (block.trainable ? state_at : flat.at) + first;
+      entry.count = param->box.size.numel();
+      entry.value = flat.memory.flat_view(flat.at + first, {entry.count});
+      entry.master = has_masters ? masters.memory.flat_view(masters.at + first, {entry.count}) : entry.value;
+      fill_initial(context, *param, random_key(options.seed, path), 0, entry.master, entry.value);
+      first += entry.count;
     }
-    at += aligned(block.count());
+    const std::int64_t count = aligned(block.count());
+    flat.at += count;
+    if (block.trainable) state_at += count;
+    if (has_masters) masters.at += count;
   }
-  give_buffers(context, declared, wide_type, store);
+  give_buffers(context, declared, store.wide, store);
   name_dropouts(declared, blocks);
   return store;
 }

@@ -1,6 +1,6 @@
 // Gives a declared module its memory and first values.
 #pragma once
-#include <chorus/nn/module.h>
+#include <chorus/nn/precision.h>
 
 #include <filesystem>
 
@@ -11,9 +11,10 @@ namespace chorus {
 struct FlatBuffer {
   std::string unit;  ///< path; "": of the parameters in no unit
   bool trainable = true;
+  UnitTypes types;
   std::int64_t elements = 0;
   Range owned;                            ///< this rank's slice
-  Tensor values;                          ///< [elements] in the compute type; under ZeRO-3 its storage may be released
+  Tensor values;                          ///< [elements] in the unit's type; under ZeRO-3 its storage may be released
   Tensor part;                            ///< [owned], in `values` or in the store's flat arrays
   std::int64_t first = 0;                 ///< element at which the slice begins in the store's flat arrays
   std::vector<std::size_t> leaves;        ///< indices into ParamStore::leaves; none of a frozen buffer
@@ -22,7 +23,7 @@ struct FlatBuffer {
 
 /// Parameters of one model. Gradients live from the first that arrives in a step to the next step's start, each leaf's in
 /// memory of its own: while activations take most, they take none (but for the head's, which the fused loss sums in the forward
-/// pass). Frozen parameters have values only. Values (compute type) of the trainable ones lie in one flat array. In a sharded
+/// pass). Frozen parameters have values only. Values of the trainable ones lie in one flat array for each type. In a sharded
 /// store those that this rank owns do, and what ops read lies in one array per unit.
 struct ParamStore {
   struct Entry {
@@ -31,24 +32,27 @@ struct ParamStore {
     std::int64_t first = 0;   ///< element offset of what this rank owns in flat arrays of `state_size`
     std::int64_t count = 0;   ///< elements that it owns: all that it holds, unless the store is sharded
     std::int64_t offset = 0;  ///< of these in the parameter (Param::box)
-    Tensor master, value;     ///< [count] in the wide type and in the compute type, the same memory unless that is bf16
+    Tensor value;             ///< [count] in the type that is computed with
+    Tensor master;            ///< [count] in the wide type; `value` itself if that is wide, frozen, or has no master
     int buffer = -1;          ///< index into flat_buffers, and the element of it at which the parameter begins
     std::int64_t at = 0;
   };
   Context* context = nullptr;
-  Tensor values;         ///< flat, of the trainable parameters, in the compute type; empty under ZeRO-1 and ZeRO-2
-  Tensor masters;        ///< the same in wide(dtype): the storage of `values` itself unless that is bf16
-  Tensor frozen_values;  ///< flat, of the frozen parameters
+  DType wide{};          ///< of gradients, masters and optimizer state
+  Tensor values;         ///< flat, of the trainable parameters in the model's type; empty under ZeRO-1 and ZeRO-2
+  Tensor masters;        ///< flat, of those that have masters apart from their values; if none has, `values`
+  Tensor frozen_values;  ///< flat, of the frozen parameters in the model's type
   std::vector<Entry> trainable, frozen;  ///< in order of declaration
   std::vector<std::pair<std::string, Buffer*>> buffers;
   std::vector<std::shared_ptr<Node>> leaves;
+  std::vector<DType> leaf_reduces;       ///< in which the gradient of each is summed over data-parallel ranks
   std::vector<FlatBuffer> flat_buffers;  ///< of a sharded store
-  std::int64_t state_size = 0;           ///< elements of flat arrays beside the masters
+  std::int64_t state_size = 0;           ///< elements of flat arrays of optimizer state
   Tensor grads;                          ///< [state_size] of wide type in a sharded store: gradients of what this rank owns
   std::filesystem::path offload_folder;  ///< where masters of another type than values, and optimizer state, lie in files
 
-  /// Zeros for what only an optimizer reads, [state_size]: in memory, or in a file.
-  Tensor new_state(DType dtype, const std::string& name) const;
+  /// Zeros of the wide type for what only an optimizer reads, [count]: in memory, or in a file.
+  Tensor new_state(std::int64_t count, const std::string& name) const;
   std::int64_t trainable_count() const;  ///< logical elements, whatever part this rank holds
   std::int64_t frozen_count() const;
   /// Before the first forward of a step: earlier gradients are freed. The first that arrives is written, later ones are added.
@@ -78,6 +82,7 @@ struct MaterializeOptions {
   std::uint64_t seed = 0;
   FreezeRules freeze = {};
   std::optional<StoreShard> shard = {};
+  Precision precision = {};
   /// Puts optimizer state, masters of bf16 values among it, into files without a name in this folder, which must be there.
   /// Empty: all is in memory.
   std::filesystem::path offload_folder = {};
@@ -86,17 +91,31 @@ struct MaterializeOptions {
 /// Elements of a store's flat arrays, gaps included, and of its buffers (statistics). Of a sharded store the arrays are the
 /// flat buffers of its units.
 struct StoreSize {
-  std::int64_t trainable = 0, frozen = 0, buffers = 0;
+  struct Elements {
+    std::int64_t all = 0;
+    std::int64_t narrow = 0;  ///< among them, of values that are bf16
+    void add(std::int64_t count, DType values) {
+      all += count;
+      if (values != wide(values)) narrow += count;
+    }
+    double value_bytes(DType wide_type) const {
+      return static_cast<double>(narrow) * static_cast<double>(size_of(DType::bf16)) +
+             static_cast<double>(all - narrow) * static_cast<double>(size_of(wide_type));
+    }
+  };
+  Elements trainable, frozen;
+  std::int64_t buffers = 0;
   std::int64_t trained = 0;  ///< trainable without gaps: what gradients in memory of their own take
   struct Flat {
     std::string unit;
     bool trainable = true;
+    DType values{};
     std::int64_t elements = 0;
   };
   std::vector<Flat> flats;  ///< of a sharded store, as ParamStore::flat_buffers
 
   struct Owned {
-    std::int64_t trainable = 0, frozen = 0;  ///< trainable: ParamStore::state_size
+    Elements trainable, frozen;  ///< trainable: ParamStore::state_size
   };
   /// Elements of the arrays that hold one rank's slices, gaps included; without `flats` all of them.
   Owned owned(int rank, int size) const;
@@ -113,11 +132,11 @@ struct Declared {
   std::vector<Item> items;
   std::vector<std::pair<std::string, Buffer*>> buffers;
   std::vector<std::pair<std::string, Dropout*>> dropouts;
-  std::vector<std::string> units;  ///< paths of what lies in one unit
+  std::vector<std::pair<std::string, Unit*>> units;  ///< and the path of what lies in it
 };
 ParamStore materialize(Context& context, const Declared& declared, const MaterializeOptions& options);
-void declare_unbacked(Context& context, const Declared& declared, DType dtype);
-StoreSize store_size(const Declared& declared, const FreezeRules& rules, bool sharded);
+void declare_unbacked(Context& context, const Declared& declared, DType dtype, const Precision& precision);
+StoreSize store_size(const Declared& declared, const FreezeRules& rules, DType dtype, const Precision& precision, bool sharded);
 /// "layers.0.unit" -> "layers.0", "head_unit" -> "head": what a unit is around.
 std::string unit_path(const std::string& path);
 inline std::string parent(const std::string& path) {
@@ -141,7 +160,7 @@ Declared declare(M& module) {
     } else if constexpr (std::is_same_v<Leaf, Dropout>) {
       declared.dropouts.push_back({path, &leaf});
     } else if constexpr (std::is_same_v<Leaf, Unit>) {
-      declared.units.push_back(unit_path(path));
+      declared.units.push_back({unit_path(path), &leaf});
     }
   });
   return declared;
@@ -158,14 +177,14 @@ ParamStore materialize(M& module, Context& context, const MaterializeOptions& op
 /// Gives parameters their shapes and layouts, but no memory (and buffers zeros): a batch without rows can run, to see what
 /// meets what.
 template <class M>
-void declare_unbacked(M& module, Context& context, DType dtype) {
-  detail::declare_unbacked(context, detail::declare(module), dtype);
+void declare_unbacked(M& module, Context& context, DType dtype, const Precision& precision = {}) {
+  detail::declare_unbacked(context, detail::declare(module), dtype, precision);
 }
 
 /// What `materialize` would take, with a shard or without. Nothing is allocated; parameters are told whether they train.
 template <class M>
-StoreSize store_size(M& module, const FreezeRules& rules, bool sharded = false) {
-  return detail::store_size(detail::declare(module), rules, sharded);
+StoreSize store_size(M& module, const FreezeRules& rules, DType dtype, const Precision& precision = {}, bool sharded = false) {
+  return detail::store_size(detail::declare(module), rules, dtype, precision, sharded);
 }
 
 }  // namespace chorus

@@ -1,21 +1,13 @@
 #include <chorus/nn/store_blocks.h>
-#include <chorus/tensor/kernels/pointwise.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 namespace chorus::detail {
 namespace {
-
-/// The innermost unit around a parameter; the root, "", is around all.
-std::string unit_of(const std::string& path, const std::vector<std::string>& units) {
-  std::string found;
-  for (const auto& unit : units)
-    if (unit.size() > found.size() && path.starts_with(unit + '.')) found = unit;
-  return found;
-}
 
 /// Axes along which ranks still have to sum gradients of the block.
 std::string summed_axes(const Block& block) {
@@ -33,16 +25,16 @@ std::string summed_axes(const Block& block) {
 struct Gathering {
   std::string unit;
   bool trainable;
+  UnitTypes types;
   std::vector<Block*> blocks;
 };
 
-std::vector<Gathering> gatherings_of(std::vector<Block>& blocks, const Declared& declared) {
+std::vector<Gathering> gatherings_of(std::vector<Block>& blocks) {
   std::vector<Gathering> out;
   std::map<std::tuple<std::string, bool, std::string>, std::size_t> known;
   for (auto& block : blocks) {
-    const std::string unit = unit_of(block.params.front().first, declared.units);
-    const auto [at, fresh] = known.try_emplace({unit, block.trainable, summed_axes(block)}, out.size());
-    if (fresh) out.push_back({unit, block.trainable, {}});
+    const auto [at, fresh] = known.try_emplace({block.unit, block.trainable, summed_axes(block)}, out.size());
+    if (fresh) out.push_back({block.unit, block.trainable, block.types, {}});
     out[at->second].blocks.push_back(&block);
   }
   return out;
@@ -54,6 +46,13 @@ std::int64_t elements_of(const Gathering& gathering) {
   return n;
 }
 
+/// A flat array, handed out from its beginning.
+struct Flat {
+  Tensor memory;
+  std::int64_t at = 0;
+  Tensor take(std::int64_t count) { return memory.flat_view(std::exchange(at, at + aligned(count)), {count}); }
+};
+
 class ShardedStore {
  public:
   ShardedStore(Context& context, const MaterializeOptions& options, std::vector<Gathering> gatherings)
@@ -63,42 +62,47 @@ class ShardedStore {
   }
 
   ParamStore make() {
-    std::int64_t frozen = 0;
+    store_.wide = wide(options_.dtype);
     for (const auto& gathering : gatherings_) {
       FlatBuffer& buffer = store_.flat_buffers.emplace_back();
       buffer.unit = gathering.unit;
       buffer.trainable = gathering.trainable;
       buffer.elements = elements_of(gathering);
+      buffer.types = gathering.types;
       buffer.owned = shard_range(buffer.elements, share_.rank, share_.size);
-      std::int64_t& first = buffer.trainable ? store_.state_size : frozen;
-      buffer.first = first;
-      first += aligned(buffer.owned.count());
+      if (buffer.trainable) buffer.first = std::exchange(store_.state_size, store_.state_size + aligned(buffer.owned.count()));
+      if (share_.values) sizes_[{buffer.trainable, buffer.types.values}] += aligned(buffer.owned.count());
+      if (has_masters(buffer)) masters_size_ += aligned(buffer.owned.count());
     }
-    const DType wide_type = wide(options_.dtype);
-    const bool two_types = wide_type != options_.dtype;
-    if (share_.values) {
-      store_.values = zeros(store_.state_size, options_.dtype, Category::parameters);
-      store_.frozen_values = zeros(frozen, options_.dtype, Category::parameters);
-    }
-    if (two_types)
-      store_.masters = store_.new_state(wide_type, "masters");
-    else
-      store_.masters = store_.values;
+    for (const auto& [kind, count] : sizes_) owners_[kind] = {zeros(count, kind.second, Category::parameters)};
+    if (masters_size_ > 0) masters_.memory = store_.new_state(masters_size_, "masters");
     for (std::size_t b = 0; b < gatherings_.size(); ++b) fill(b);
+    store_.values = owners_[{true, options_.dtype}].memory;
+    store_.frozen_values = owners_[{false, options_.dtype}].memory;
+    store_.masters = masters_.memory ? masters_.memory : store_.values;
     return std::move(store_);
   }
 
  private:
   Tensor zeros(std::int64_t count, DType dtype, Category category) { return Tensor::zeros(context_, {count}, dtype, category); }
 
+  bool has_masters(const FlatBuffer& buffer) const {
+    return buffer.trainable && options_.precision.masters && buffer.types.values != store_.wide;
+  }
+
   void fill(std::size_t b) {
     FlatBuffer& buffer = store_.flat_buffers[b];
-    buffer.values = share_.values ? Tensor::released(context_, {buffer.elements}, options_.dtype, Category::communication)
-                                  : zeros(buffer.elements, options_.dtype, Category::parameters);
+    const DType dtype = buffer.types.values;
+    const std::int64_t owned = buffer.owned.count();
     // What this rank owns lies in the whole buffer, if it always has that, else in an array of its own.
-    const Tensor& owners = buffer.trainable ? store_.values : store_.frozen_values;
-    buffer.part = share_.values ? owners.flat_view(buffer.first, {buffer.owned.count()})
-                                : buffer.values.flat_view(buffer.owned.begin, {buffer.owned.count()});
+    if (share_.values) {
+      buffer.values = Tensor::released(context_, {buffer.elements}, dtype, Category::communication);
+      buffer.part = owners_.at({buffer.trainable, dtype}).take(owned);
+    } else {
+      buffer.values = zeros(buffer.elements, dtype, Category::parameters);
+      buffer.part = buffer.values.flat_view(buffer.owned.begin, {owned});
+    }
+    const Tensor masters = has_masters(buffer) ? masters_.take(owned) : buffer.part;
     std::int64_t at = 0;
     for (Block* block : gatherings_[b].blocks) {
       at = aligned(at);
@@ -108,38 +112,31 @@ class ShardedStore {
       }
       take_views(*block, buffer.values, at, store_);
       for (auto& [path, param] : block->params) {
-        add(b, path, *param, at);
+        add(b, path, *param, at, masters);
         at += param->box.size.numel();
       }
     }
   }
 
-  /// `param` begins at element `at` of buffer `b`.
-  void add(std::size_t b, const std::string& path, Param& param, std::int64_t at) {
+  /// `param` begins at element `at` of buffer `b`; `masters` are of the buffer's part.
+  void add(std::size_t b, const std::string& path, Param& param, std::int64_t at, const Tensor& masters) {
     const FlatBuffer& buffer = store_.flat_buffers[b];
     const std::int64_t whole = param.box.size.numel();
     const std::int64_t begin = std::clamp(buffer.owned.begin, at, at + whole),
                        end = std::clamp(buffer.owned.end, begin, at + whole);
-    const std::int64_t in_part = std::min(begin - buffer.owned.begin, buffer.owned.count());
+    const std::int64_t in_part = std::clamp<std::int64_t>(begin - buffer.owned.begin, 0, buffer.owned.count());
     ParamStore::Entry entry;
     entry.param = &param;
     entry.path = path;
-    entry.first = buffer.first + std::max<std::int64_t>(0, in_part);
+    entry.first = buffer.first + in_part;
     entry.count = end - begin;
     entry.offset = begin - at;
     entry.buffer = static_cast<int>(b);
     entry.at = at;
-    entry.value = buffer.part.flat_view(entry.first - buffer.first, {entry.count});
-    const bool two_types = wide(options_.dtype) != options_.dtype;
-    entry.master = buffer.trainable && two_types ? store_.masters.flat_view(entry.first, {entry.count}) : entry.value;
-    if (entry.count > 0) {
-      const Tensor wide_values = two_types && !buffer.trainable
-                                     ? Tensor::empty(context_, {entry.count}, wide(options_.dtype), Category::workspace)
-                                     : entry.master;
-      fill_initial(param, random_key(options_.seed, path), entry.offset, wide_values);
-      if (two_types) kernel::accumulate(cpu(context_, "materialize"), wide_values, false, entry.value);
-      wide_values.let_go();
-    }
+    entry.value = buffer.part.flat_view(in_part, {entry.count});
+    entry.master = masters.flat_view(in_part, {entry.count});
+    if (entry.count > 0)
+      fill_initial(context_, param, random_key(options_.seed, path), entry.offset, entry.master, entry.value);
     (buffer.trainable ? store_.trainable : store_.frozen).push_back(std::move(entry));
   }
 
@@ -147,24 +144,28 @@ class ShardedStore {
   const MaterializeOptions& options_;
   const StoreShard share_;
   std::vector<Gathering> gatherings_;
+  std::map<std::pair<bool, DType>, std::int64_t> sizes_;  // of what this rank owns, by whether it trains and by type
+  std::map<std::pair<bool, DType>, Flat> owners_;
+  std::int64_t masters_size_ = 0;
+  Flat masters_;
   ParamStore store_;
 };
 
 }  // namespace
 
-StoreSize sharded_size(std::vector<Block>& blocks, const Declared& declared, StoreSize size) {
-  size.trainable = size.frozen = 0;
-  for (const Gathering& gathering : gatherings_of(blocks, declared)) {
-    size.flats.push_back({gathering.unit, gathering.trainable, elements_of(gathering)});
-    (gathering.trainable ? size.trainable : size.frozen) += size.flats.back().elements;
+StoreSize sharded_size(std::vector<Block>& blocks, StoreSize size) {
+  size.trainable = size.frozen = {};
+  for (const Gathering& gathering : gatherings_of(blocks)) {
+    size.flats.push_back({gathering.unit, gathering.trainable, gathering.types.values, elements_of(gathering)});
+    (gathering.trainable ? size.trainable : size.frozen).add(size.flats.back().elements, gathering.types.values);
   }
   return size;
 }
 
 ParamStore materialize_sharded(Context& context, const Declared& declared, const MaterializeOptions& options) {
-  auto blocks = blocks_of(declared);
+  auto blocks = blocks_of(declared, options.dtype, options.precision);
   apply_rules(blocks, declared, options.freeze);
-  ParamStore store = ShardedStore(context, options, gatherings_of(blocks, declared)).make();
+  ParamStore store = ShardedStore(context, options, gatherings_of(blocks)).make();
   // Buffers have an order of their own; names, hashes and checkpoints go by the model's.
   std::map<const Param*, std::size_t> place;
   for (const auto& block : blocks)
@@ -172,7 +173,7 @@ ParamStore materialize_sharded(Context& context, const Declared& declared, const
   for (auto* entries : {&store.trainable, &store.frozen})
     std::sort(entries->begin(), entries->end(),
               [&](const auto& a, const auto& b) { return place.at(a.param) < place.at(b.param); });
-  give_buffers(context, declared, wide(options.dtype), store);
+  give_buffers(context, declared, store.wide, store);
   name_dropouts(declared, blocks);
   return store;
 }
@@ -185,7 +186,8 @@ StoreSize::Owned StoreSize::owned(int rank, int size) const {
   if (flats.empty()) return {trainable, frozen};
   Owned out;
   for (const Flat& flat : flats)
-    (flat.trainable ? out.trainable : out.frozen) += detail::aligned(shard_range(flat.elements, rank, size).count());
+    (flat.trainable ? out.trainable : out.frozen)
+        .add(detail::aligned(shard_range(flat.elements, rank, size).count()), flat.values);
   return out;
 }
 

@@ -4,6 +4,9 @@
 
 namespace chorus {
 
+Tensor Unit::enter(Tensor x) const { return computes ? cast(x, *computes) : x; }
+Tensor Unit::leave(Tensor y) const { return gives ? cast(y, *gives) : y; }
+
 RandomKey Dropout::key(const Pass& pass) const { return random_key(pass.seed, pass.step, path); }
 
 Tensor Dropout::operator()(const Tensor& x, const Rows& rows, const Pass& pass) const {

@@ -34,11 +34,16 @@ struct Slot<R(A...)> {
 /// What is gathered, recomputed and cut into stages as one piece. A plan may wrap the run of its body. The body owns what it
 /// reads, but for the module: it may run again in backward, when its caller has returned.
 struct Unit {
-  std::function<Tensor(const std::function<Tensor(Tensor)>& body, Tensor x)> wrap;
+  std::function<Tensor(const std::function<Tensor(Tensor)>& body, Tensor x)> wrap{};
+  std::optional<DType> computes{},
+      gives{};  ///< types (precision.h); none: x has the right one, and the result goes on as it is
   template <class Body>
   Tensor operator()(Tensor x, const Body& body) const {
-    return wrap ? wrap(body, std::move(x)) : body(std::move(x));
+    x = enter(std::move(x));
+    return leave(wrap ? wrap(body, std::move(x)) : body(std::move(x)));
   }
+  Tensor enter(Tensor x) const;  ///< x in the type that the unit computes in; what runs no body calls these two
+  Tensor leave(Tensor y) const;
 };
 
 /// What a forward pass knows about the run: nothing about ranks.

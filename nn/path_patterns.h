@@ -1,4 +1,4 @@
-// Regular expressions that choose parameters by their paths.
+// What chooses parameters, units and other parts of a module by their paths.
 #pragma once
 #include <regex>
 #include <span>
@@ -7,7 +7,11 @@
 
 namespace chorus {
 
-/// ECMAScript patterns that match from the start of a path, like Python's re.match and so like NeMo's keys.
+/// Alternatives separated by '|'; '*' stands for any characters, dots too.
+bool path_matches(const std::string& pattern, const std::string& path);
+
+/// Regular expressions: ECMAScript patterns that match from the start of a path, like Python's re.match and so like NeMo's
+/// keys.
 class PathPatterns {
  public:
   PathPatterns() = default;

@@ -2,6 +2,7 @@
 #include <chorus/nn/box_runs.h>
 #include <chorus/nn/path_patterns.h>
 #include <chorus/nn/store_blocks.h>
+#include <chorus/tensor/kernels/pointwise.h>
 
 #include <algorithm>
 #include <set>
@@ -16,13 +17,25 @@ std::string unit_path(const std::string& path) {
   return "";
 }
 
+namespace {
+/// The innermost unit around a parameter; the root, "", is around all.
+std::string unit_of(const std::string& path, const Declared& declared) {
+  std::string found;
+  for (const auto& [unit, of] : declared.units)
+    if (unit.size() > found.size() && path.starts_with(unit + '.')) found = unit;
+  return found;
+}
+}  // namespace
+
 std::int64_t Block::count() const {
   std::int64_t n = 0;
   for (const auto& [path, param] : params) n += param->box.size.numel();
   return n;
 }
 
-std::vector<Block> blocks_of(const Declared& declared) {
+std::vector<Block> blocks_of(const Declared& declared, DType dtype, const Precision& precision) {
+  const auto types = types_of_units(declared.units, dtype, precision);
+  tell_units(declared.units, types);
   std::vector<Block> blocks;
   for (const auto& item : declared.items) {
     Block block;
@@ -33,7 +46,10 @@ std::vector<Block> blocks_of(const Declared& declared) {
       for (std::size_t i = 0; i < item.part_paths.size(); ++i)
         block.params.push_back({item.part_paths[i], &item.stacked->parts[i].second});
     }
-    if (!block.params.empty()) blocks.push_back(std::move(block));
+    if (block.params.empty()) continue;
+    block.unit = unit_of(block.params.front().first, declared);
+    block.types = types.at(block.unit);
+    blocks.push_back(std::move(block));
   }
   return blocks;
 }
@@ -53,7 +69,7 @@ StoreSize apply_rules(std::vector<Block>& blocks, const Declared& declared, cons
     for (const auto& [path, param] : block.params)
       require(param->trainable == block.trainable, "freeze", path, " is stacked with ", block.params.front().first,
               ": they are frozen together or not at all");
-    (block.trainable ? size.trainable : size.frozen) += aligned(block.count());
+    (block.trainable ? size.trainable : size.frozen).add(aligned(block.count()), block.types.values);
     if (block.trainable) size.trained += block.count();
   }
   for (const auto& [path, buffer] : declared.buffers) size.buffers += buffer->global.numel();
@@ -81,8 +97,11 @@ std::shared_ptr<const Layout> layout_of(const Block& block) {
   return std::make_shared<const Layout>(std::move(layout));
 }
 
-void fill_initial(const Param& param, RandomKey key, std::int64_t begin, const Tensor& values) {
+void fill_initial(Context& context, const Param& param, RandomKey key, std::int64_t begin, const Tensor& master, Tensor value) {
   const Init& init = param.init;
+  const DType wide_type = wide(value.dtype());
+  const Tensor values =
+      master.dtype() == wide_type ? master : Tensor::empty(context, {value.numel()}, wide_type, Category::workspace);
   const std::int64_t end = begin + values.numel();
   dispatch<float, double>(values.dtype(), "initialise", [&]<class T>() {
     const auto all = values.span<T>();
@@ -99,6 +118,8 @@ void fill_initial(const Param& param, RandomKey key, std::int64_t begin, const T
       }
     });
   });
+  if (value.dtype() != wide_type) kernel::accumulate(cpu(context, "materialize"), values, false, value);
+  master.let_go();
 }
 
 void take_views(Block& block, const Tensor& values, std::int64_t first, ParamStore& store) {
@@ -122,6 +143,7 @@ void take_views(Block& block, const Tensor& values, std::int64_t first, ParamSto
   if (!block.trainable) return;
   make_leaf(leaf.value);
   store.leaves.push_back(leaf.value.node());
+  store.leaf_reduces.push_back(block.types.reduce);
   std::int64_t part = 0;
   for (auto& [path, param] : block.params) {
     param->leaf = leaf.value.node();

@@ -1,5 +1,5 @@
+#include <chorus/nn/path_patterns.h>
 #include <chorus/parallel/activation_checkpointing.h>
-#include <chorus/parallel/plan.h>
 #include <chorus/tensor/autograd/recompute.h>
 
 namespace chorus {

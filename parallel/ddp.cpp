@@ -54,7 +54,9 @@ std::vector<std::size_t> Ddp::lay_out(std::int64_t bucket_size) {
     const std::int64_t count = leaves_[i]->shape.numel();
     // A large leaf gains nothing from company, and keeps what it may take over as its gradient: the fused loss's sum.
     const bool alone = 2 * count >= bucket_size;
-    if (!open || alone || aligned(buckets_.back().elements) + count > bucket_size) buckets_.emplace_back();
+    const DType reduce = group_.size() > 1 ? store_.leaf_reduces[i] : store_.wide;
+    if (!open || alone || buckets_.back().reduce != reduce || aligned(buckets_.back().elements) + count > bucket_size)
+      buckets_.emplace_back().reduce = reduce;
     Bucket& bucket = buckets_.back();
     bucket.leaves.push_back(i);
     bucket.firsts.push_back(aligned(bucket.elements));
@@ -125,13 +127,16 @@ void Ddp::start(std::size_t b) {
       memory.flat_view(bucket.firsts[i], leaf.shape).copy_from(leaf.sink.grad);
     }
   }
-  running.pending = group_.start_all_reduce(running.memory);
+  running.sent = converted(running.memory, bucket.reduce);
+  running.pending = group_.start_all_reduce(running.sent);
 }
 
 void Ddp::finish(std::size_t b) {
   const Bucket& bucket = buckets_[b];
   Running& running = running_[b];
   running.pending.wait();
+  if (running.sent.dtype() != running.memory.dtype()) take_over(running.sent, false, running.memory);
+  running.sent = {};
   if (!bucket.single() && !options_.gradient_as_bucket_view) {
     for (std::size_t i = 0; i < bucket.leaves.size(); ++i) {
       const Node& leaf = *leaves_[bucket.leaves[i]];

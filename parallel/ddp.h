@@ -31,13 +31,15 @@ struct DdpOptions {
 /// Leaves (a parameter, or what it is stacked in) go to buckets in reverse order of declaration, which is about the order in
 /// which backward completes them. A bucket is summed when all uses of its leaves in the last backward pass have run, in order
 /// of the buckets: the sequence of calls is the same on all ranks, however much of the model their samples use. A leaf of at
-/// least half a bucket is one of its own and stays where it is, as does every leaf in a group of one.
+/// least half a bucket is one of its own and stays where it is, as does every leaf in a group of one. Gradients of a unit whose
+/// `reduce` is bf16 are rounded to it, summed, and rounded once more (UnitPrecision).
 class Ddp final : public DataParallel {
  public:
   struct Bucket {
     std::vector<std::size_t> leaves;   ///< indices into ParamStore::leaves
     std::vector<std::int64_t> firsts;  ///< element at which each begins, a multiple of 64
     std::int64_t elements = 0;         ///< in all, gaps included
+    DType reduce{};                    ///< in which they are summed
     bool single() const { return leaves.size() == 1; }
   };
 
@@ -62,6 +64,7 @@ class Ddp final : public DataParallel {
  private:
   struct Running {  // of the running step, for a bucket
     Tensor memory;  // what is summed
+    Tensor sent;    // the same in the type in which it is summed
     Pending pending;
   };
   std::vector<std::size_t> lay_out(std::int64_t bucket_size);  // the bucket of each leaf

@@ -24,7 +24,7 @@ void sum_gradients(const ParamStore& store, const GradSum& sum) {
   if (sum.group->size() == 1 || count == 0) return;
   Context& context = *store.context;
   const Span span(context.trace, "all_reduce gradients");
-  const Tensor together = Tensor::empty(context, {count}, sum.entries.front()->master.dtype(), Category::communication);
+  const Tensor together = Tensor::empty(context, {count}, store.wide, Category::communication);
   const auto each = [&](const auto& copy) {
     std::int64_t first = 0;
     for (const auto* entry : sum.entries) {

@@ -1,4 +1,5 @@
 #include <chorus/parallel/leaves.h>
+#include <chorus/tensor/kernels/pointwise.h>
 
 #include <algorithm>
 #include <unordered_set>
@@ -52,6 +53,17 @@ Tensor flat_gradients(Context& context, std::span<const std::shared_ptr<Node>> l
     memory.flat_view(end, {firsts[i + 1] - end}).fill(0);
   }
   return memory;
+}
+
+void take_over(const Tensor& sum, bool add, Tensor y) {
+  std::visit([&](auto device) { kernel::accumulate(device, sum, add, y); }, y.context().device);
+}
+
+Tensor converted(const Tensor& x, DType type) {
+  if (x.dtype() == type) return x;
+  const Tensor y = Tensor::empty(x.context(), x.shape(), type, Category::communication);
+  take_over(x, false, y);
+  return y;
 }
 
 }  // namespace chorus

@@ -31,4 +31,9 @@ class LeafUses {
 Tensor flat_gradients(Context& context, std::span<const std::shared_ptr<Node>> leaves, std::span<const std::size_t> indices,
                       std::span<const std::int64_t> firsts, std::int64_t elements, Category category);
 
+/// `x` in another floating type, for a sum over ranks; `x` itself where it has that.
+Tensor converted(const Tensor& x, DType type);
+/// Copies or adds what came of the sum to `y`, [y] of any floating type.
+void take_over(const Tensor& sum, bool add, Tensor y);
+
 }  // namespace chorus

@@ -26,9 +26,9 @@ struct Sizes {
 
 }  // namespace
 
-StateBytes whole_state(DType type, int arrays) {
+StateBytes whole_state(DType type, int arrays, bool masters) {
   const auto value = static_cast<double>(size_of(type)), wide_value = static_cast<double>(size_of(wide(type)));
-  return {value, wide_value, wide_value * (arrays + (wide(type) == type ? 0 : 1))};
+  return {value, wide_value, wide_value * (arrays + (masters && wide(type) != type ? 1 : 0))};
 }
 
 StateBytes shared_state(const StateBytes& whole, Sharding sharding, int d) {

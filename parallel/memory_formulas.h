@@ -15,8 +15,9 @@ struct StateBytes {
 };
 
 /// What one parameter takes on a rank that has it alone: its value in `type`, its gradient in wide(type), a master of the wide
-/// type where that is another one, and `arrays` of that type beside it (AdamW 2, SGD 0 or 1; see state_arrays).
-StateBytes whole_state(DType type, int arrays);
+/// type where that is another one and there are `masters`, and `arrays` of that type beside it (AdamW 2, SGD 0 or 1; see
+/// state_arrays).
+StateBytes whole_state(DType type, int arrays, bool masters = true);
 
 /// The mean share of it that each of d ranks keeps. ZeRO-1 shares out the optimizer's part, ZeRO-2 gradients too, ZeRO-3 values
 /// too. Buffers of what is gathered and of gradients that aren't summed yet come on top.

@@ -74,7 +74,7 @@ class AtOnce final : public Group {
 /// In place of a step's gradients.
 void all_ones(ParamStore& store) {
   if (!store.flat_buffers.empty()) {
-    store.grads = Tensor::full(*store.context, {store.state_size}, wide(store.flat_buffers.front().values.dtype()), 1);
+    store.grads = Tensor::full(*store.context, {store.state_size}, store.wide, 1);
     return;
   }
   for (const auto& leaf : store.leaves) {
@@ -94,11 +94,14 @@ ParityRun run_rank(const detail::AnyParity& parity, const ParityOptions& options
   if (options.recompute != Recompute::none) model.checkpoint(options.recompute);
   if (parity.plan) {
     model.apply(parity.plan(mesh), mesh);
-    model.check(context, options.dtype, [&] { model.walk(context); });
+    model.check(
+        context, options.dtype, [&] { model.walk(context); }, options.precision);
   }
-  ParamStore store = model.materialize(
-      context,
-      {.dtype = options.dtype, .seed = options.seed, .freeze = parity.freeze, .shard = store_shard(options.sharding, mesh)});
+  ParamStore store = model.materialize(context, {.dtype = options.dtype,
+                                                 .seed = options.seed,
+                                                 .freeze = parity.freeze,
+                                                 .shard = store_shard(options.sharding, mesh),
+                                                 .precision = options.precision});
   AtOnce at_once(*mesh.axis(options.sharding == Sharding::none ? "dp_cp" : "dp_shard_cp").group);
   const auto data_parallel = make_data_parallel(store, mesh,
                                                 {.sharding = options.sharding,

@@ -43,6 +43,7 @@ struct ParityOptions {
   Recompute recompute = Recompute::none;  ///< of all units
   std::uint64_t delays = 0;               ///< a seed by which ranks are late for their calls; 0: they are not
   bool split_sums = true;                 ///< sums are cut at random over ranks (Axis::split_sums)
+  Precision precision = {};
 };
 
 /// What one run of some steps did, brought together from all ranks.
@@ -80,7 +81,7 @@ struct AnyModel {
   std::shared_ptr<void> model;
   std::function<void(const Plan&, Mesh&)> apply;
   std::function<void(Recompute)> checkpoint;
-  std::function<void(Context&, DType, const std::function<void()>&)> check;
+  std::function<void(Context&, DType, const std::function<void()>&, const Precision&)> check;
   std::function<ParamStore(Context&, const MaterializeOptions&)> materialize;
   std::function<void()> commit_statistics;
   std::function<Tensor(Context&, std::span<const int>, const Pass&)> loss;
@@ -104,8 +105,8 @@ AnyParity any_parity(const ParityModel<M>& given) {
     M& m = *model;
     any.apply = [&m](const Plan& plan, Mesh& mesh) { chorus::apply(plan, m, mesh); };
     any.checkpoint = [&m](Recompute mode) { checkpoint_activations(m, "*unit", mode); };
-    any.check = [&m](Context& context, DType dtype, const std::function<void()>& forward) {
-      check_layouts(m, context, dtype, forward);
+    any.check = [&m](Context& context, DType dtype, const std::function<void()>& forward, const Precision& precision) {
+      check_layouts(m, context, dtype, forward, precision);
     };
     any.materialize = [&m](Context& context, const MaterializeOptions& options) {
       return chorus::materialize(m, context, options);

@@ -8,16 +8,6 @@
 namespace chorus {
 namespace {
 
-bool glob(std::string_view pattern, std::string_view path) {
-  const auto star = pattern.find('*');
-  if (star == pattern.npos) return pattern == path;
-  if (!path.starts_with(pattern.substr(0, star))) return false;
-  const auto rest = pattern.substr(star + 1);
-  for (std::size_t at = star; at <= path.size(); ++at)
-    if (glob(rest, path.substr(at))) return true;
-  return false;
-}
-
 /// What is wrong with a plan: everything is said at once.
 class Complaints {
  public:
@@ -82,16 +72,6 @@ Window window_of(const Tensor& x, const Mesh& mesh) {
 }
 
 }  // namespace
-
-bool path_matches(const std::string& pattern, const std::string& path) {
-  std::string_view rest = pattern;
-  while (true) {
-    const auto bar = rest.find('|');
-    if (glob(rest.substr(0, bar), path)) return true;
-    if (bar == rest.npos) return false;
-    rest.remove_prefix(bar + 1);
-  }
-}
 
 void Plan::add(const std::string& prefix, const Plan& part) {
   const auto under = [&prefix](std::string pattern) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <chorus/nn/layers/norm.h>
 #include <chorus/nn/materialize.h>
+#include <chorus/nn/path_patterns.h>
 #include <chorus/parallel/mesh.h>
 
 #include <any>
@@ -10,9 +11,6 @@
 #include <typeindex>
 
 namespace chorus {
-
-/// Paths: alternatives separated by '|'; '*' stands for any characters, dots too.
-bool path_matches(const std::string& pattern, const std::string& path);
 
 /// A placement of parameters along one axis of the mesh.
 struct ParamPlacement {
@@ -24,7 +22,7 @@ struct ParamPlacement {
 
 struct Plan {
   struct ParamRule {
-    std::string pattern;
+    std::string pattern;                     ///< of paths (path_matches)
     std::vector<ParamPlacement> placements;  ///< outer axis first
   };
   struct PortRule {
@@ -101,8 +99,9 @@ void apply(const Plan& plan, M& module, Mesh& mesh) {
 /// Runs `forward` on the module's shapes and layouts alone: an op where placements meet that must not (layout_rules.h) is an
 /// error before the model takes memory. `forward` should give the model a batch without rows.
 template <class M>
-void check_layouts(M& module, Context& context, DType dtype, const std::function<void()>& forward) {
-  declare_unbacked(module, context, dtype);
+void check_layouts(M& module, Context& context, DType dtype, const std::function<void()>& forward,
+                   const Precision& precision = {}) {
+  declare_unbacked(module, context, dtype, precision);
   NoGrad quiet(context);
   forward();
 }

@@ -1,6 +1,5 @@
 #include <chorus/parallel/grad_norm.h>
 #include <chorus/parallel/sharded.h>
-#include <chorus/tensor/kernels/pointwise.h>
 
 #include <algorithm>
 #include <exception>
@@ -361,12 +360,13 @@ void ShardedDataParallel::start_reduce_buffer(std::size_t b) {
     store_.leaves[i]->sink.grad = {};
     store_.leaves[i]->sink.written = false;
   }
-  const DType dtype = state.summing.dtype();
   if (!store_.grads)
-    store_.grads =
-        Tensor::empty(context_, {store_.state_size}, dtype, reduces_always() ? Category::gradients : Category::communication);
-  if (state.written) state.reduced = Tensor::empty(context_, {buffer.owned.count()}, dtype, Category::communication);
-  state.reduce = group_.start_reduce_scatter(state.summing, state.written ? state.reduced : slice(b), state.counts);
+    store_.grads = Tensor::empty(context_, {store_.state_size}, store_.wide,
+                                 reduces_always() ? Category::gradients : Category::communication);
+  if (group_.size() > 1) state.summing = converted(state.summing, buffer.types.reduce);
+  if (const DType type = state.summing.dtype(); state.written || type != store_.wide)
+    state.reduced = Tensor::empty(context_, {buffer.owned.count()}, type, Category::communication);
+  state.reduce = group_.start_reduce_scatter(state.summing, state.reduced ? state.reduced : slice(b), state.counts);
   state.final = last_;
   reducing_.push_back(b);
 }
@@ -375,13 +375,12 @@ void ShardedDataParallel::finish_reduces() {
   for (const auto b : std::exchange(reducing_, {})) {
     BufferState& state = buffers_[b];
     state.reduce.wait();
-    if (state.written) {
-      Tensor sum = slice(b);
-      std::visit([&](auto device) { kernel::accumulate(device, state.reduced, true, sum); }, context_.device);
-    }
+    if (state.reduced) take_over(state.reduced, state.written, slice(b));
     state.written = true;
     state.reduced = state.summing = {};
-    if (state.final && replicas_.size() > 1) state.replicate = replicas_.start_all_reduce(slice(b));
+    if (!state.final || replicas_.size() == 1) continue;
+    state.replicated = converted(slice(b), store_.flat_buffers[b].types.reduce);
+    state.replicate = replicas_.start_all_reduce(state.replicated);
   }
 }
 
@@ -389,9 +388,13 @@ void ShardedDataParallel::finish_step() {
   require(last_, scope, "a step ends without its last microbatch");
   const Span span(context_.trace, "reduce_scatter gradients");
   finish_reduces();
-  if (replicas_.size() > 1)
-    for (std::size_t b = 0; b < buffers_.size(); ++b)
-      if (store_.flat_buffers[b].trainable) buffers_[b].replicate.wait();
+  for (std::size_t b = 0; b < buffers_.size() && replicas_.size() > 1; ++b) {
+    if (!store_.flat_buffers[b].trainable) continue;
+    BufferState& state = buffers_[b];
+    state.replicate.wait();
+    if (state.replicated.dtype() != store_.wide) take_over(state.replicated, false, slice(b));
+    state.replicated = {};
+  }
   last_ = false;
   for (const auto& sum : sums_) sum_gradients(store_, sum);
 }

@@ -44,8 +44,8 @@ std::optional<StoreShard> store_shard(Sharding sharding, const Mesh& mesh);
 /// An op reads values of one unit and the root at most.
 ///
 /// The order of all gathers and sums is that of a walk through the model with a batch without rows, on every rank: where a
-/// rank's samples leave a unit out it takes part all the same. Sums are added to slices of their own, in f32 (f64), in order of
-/// microbatches.
+/// rank's samples leave a unit out it takes part all the same. Sums are made in the type that the unit's precision says, and
+/// added to slices of their own, in f32 (f64), in order of microbatches.
 class ShardedDataParallel final : public DataParallel, private Keeper {
  public:
   /// `store` was materialised with `store_shard`; `group` is dp_shard_cp's. `forward` gives the loss of a batch without rows.
@@ -73,7 +73,8 @@ class ShardedDataParallel final : public DataParallel, private Keeper {
     Tensor landing;                     // where values arrive
     Tensor gradients;                   // [elements], of this rank's samples
     Tensor summing;                     // the same, while it is summed
-    Tensor reduced;                     // where the sum arrives, if the slice has one of earlier microbatches
+    Tensor reduced;                     // where the sum arrives, if the slice has one of earlier microbatches or another type
+    Tensor replicated;                  // the slice in the type in which replicas sum it
     Pending gather, reduce, replicate;  // after what they write to: an exception ends them before that goes
     bool gathering = false;
     bool final = false;    // whether that is the sum of the step's last microbatch

@@ -70,7 +70,7 @@ ConformerLayer::ConformerLayer(const ConformerConfig& config)
 Tensor ConformerLayer::operator()(const Tensor& input, const Tensor& encoding, const Rows& rows, const Pass& pass) const {
   return unit(input, [this, encoding, rows, pass](Tensor x) {
     x = add_scaled(x, ff1(x, rows, pass), 0.5);
-    x = add(x, attention(x, encoding, rows, pass));
+    x = add(x, attention(x, encoding ? cast(encoding, x.dtype()) : encoding, rows, pass));
     x = add(x, conv(x, rows, pass));
     x = add_scaled(x, ff2(x, rows, pass), 0.5);
     return norm_out(x);
@@ -91,6 +91,7 @@ EncodedRows Conformer::operator()(const Tensor& frames, const Rows& frame_rows, 
   if (config.self_attention_model == "rel_pos")
     encoding = relative_encoding(x.context(), rows.longest(), config.d_model, x.dtype());
   for (const auto& layer : layers) x = layer(x, encoding, rows, pass);
+  x = cast(x, frames.dtype());
   return {out(norm_final ? (*norm_final)(x) : x), rows};
 }
 

@@ -39,16 +39,18 @@ Llm::Llm(const LlmConfig& config)
 Tensor Llm::operator()(const Tensor& embedded, const Rows& rows, const Pass& pass) const {
   Tensor x = in(embedded);
   for (const auto& layer : layers) x = layer(x, rows, pass);
-  return norm(x);
+  return norm(cast(x, embedded.dtype()));
 }
 
 Tensor Llm::loss(const Tensor& states, const Tensor& labels, const CrossEntropyOptions& options) const {
   CrossEntropyOptions held = options;
   held.part = rows_held(head ? head->weight : embedding.weight);
-  return loss_core(linear_cross_entropy, loss_in(states), head_weight(), labels, held);
+  return loss_core(linear_cross_entropy, cast(loss_in(states), head_weight().dtype()), head_weight(), labels, held);
 }
 
-Tensor Llm::logits(const Tensor& states) const { return logits_out(linear(loss_in(states), head_weight())); }
+Tensor Llm::logits(const Tensor& states) const {
+  return logits_out(linear(cast(loss_in(states), head_weight().dtype()), head_weight()));
+}
 
 Tensor Llm::prefill(const Tensor& embedded, const Rows& rows, std::int64_t capacity, LlmCache& cache) const {
   require(rows.longest() <= capacity, "prefill", "a prompt of ", rows.longest(), " rows for a cache of ", capacity);
@@ -60,14 +62,15 @@ Tensor Llm::prefill(const Tensor& embedded, const Rows& rows, std::int64_t capac
   Tensor x = in(embedded);
   for (const auto& layer : layers) {
     auto& cached = cache.layers.emplace_back();
+    x = layer.unit.enter(x);
     const auto heads = layer.attention.heads_held();
     const Shape shape{rows.sequences(), capacity, std::int64_t{heads.kv_heads} * config.head_size()};
     cached.keys = Tensor::empty(x.context(), shape, x.dtype());
     cached.values = Tensor::empty(x.context(), shape, x.dtype());
     x = add(x, layer.attention.prefill(layer.attention_norm(x), rows, cached));
-    x = add(x, layer.mlp(layer.mlp_norm(x)));
+    x = layer.unit.leave(add(x, layer.mlp(layer.mlp_norm(x))));
   }
-  return out(norm(x));
+  return out(norm(cast(x, embedded.dtype())));
 }
 
 Tensor Llm::decode(const Tensor& embedded, LlmCache& cache) const {
@@ -80,12 +83,13 @@ Tensor Llm::decode(const Tensor& embedded, LlmCache& cache) const {
   Tensor x = in(embedded);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const auto& layer = layers[i];
+    x = layer.unit.enter(x);
     x = add(x, layer.attention.decode(layer.attention_norm(x), rows, cache.layers[i], lengths));
-    x = add(x, layer.mlp(layer.mlp_norm(x)));
+    x = layer.unit.leave(add(x, layer.mlp(layer.mlp_norm(x))));
   }
   for (auto& n : cache.lengths) ++n;
   for (auto& p : cache.positions) ++p;
-  return out(norm(x));
+  return out(norm(cast(x, embedded.dtype())));
 }
 
 }  // namespace chorus

@@ -52,6 +52,8 @@ struct Llm {
   Slot<Tensor(Tensor, Tensor, Tensor, const CrossEntropyOptions&)> loss_core;
   Unit embedding_unit, head_unit;  ///< the tables are large enough to be gathered by themselves
 
+  /// Rows of the embedding, [T, hidden], for ids i32 [T].
+  Tensor embed(const Tensor& ids) const { return embedding_unit.leave(embedding(ids)); }
   const Tensor& head_weight() const { return head ? head->weight.value : embedding.weight.value; }
   /// Embedded rows [T, hidden] to normed states [T, hidden], for `loss`.
   Tensor operator()(const Tensor& embedded, const Rows& rows, const Pass& pass) const;

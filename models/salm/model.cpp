@@ -83,7 +83,7 @@ EncodedRows Salm::bridge(const Heard& heard, const Pass& pass) const {
       encoding = relative_encoding(x.context(), rows.longest(), x.cols(), x.dtype());
     x = adapter_in(x);
     for (const auto& layer : adapter) x = layer(x, encoding, rows, pass);
-    x = adapter_out(x);
+    x = adapter_out(cast(x, heard.encoded.x.dtype()));
   }
   if (config.ctc_posteriors)  // [T, d_model + classes]
     x = concat_cols(x, scale(softmax(heard.ctc_logits.detach()), std::sqrt(static_cast<double>(config.encoder.d_model))));
@@ -97,7 +97,7 @@ EncodedRows Salm::bridge(const Heard& heard, const Pass& pass) const {
 }
 
 Tensor Salm::embed(const Splice& spliced, const Tensor& audio, const Tensor& token_ids) const {
-  const Tensor text = llm->embedding(token_ids);
+  const Tensor text = llm->embed(token_ids);
   return audio ? gather_rows(concat_rows(text, audio), spliced.index) : text;  // text alone lies in order already
 }
 
@@ -191,7 +191,7 @@ std::vector<std::vector<std::int32_t>> Salm::generate(const Heard& heard, const 
       all_done = all_done && done[b];
     }
     if (all_done) break;
-    state = llm->decode(llm->embedding(Tensor::of(context, {batch_size}, next)), cache);
+    state = llm->decode(llm->embed(Tensor::of(context, {batch_size}, next)), cache);
   }
   return answers;
 }

@@ -37,8 +37,9 @@ Tensor loss_without_rows(Salm& model, Context& context, DType dtype, double llm_
   return model.loss(batch, options, {.training = true}).total;
 }
 
-void check_salm_layouts(Salm& model, Context& context, DType dtype) {
-  check_layouts(model, context, dtype, [&] { loss_without_rows(model, context, dtype); });
+void check_salm_layouts(Salm& model, Context& context, DType dtype, const Precision& precision) {
+  check_layouts(
+      model, context, dtype, [&] { loss_without_rows(model, context, dtype); }, precision);
 }
 
 }  // namespace chorus

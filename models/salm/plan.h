@@ -12,6 +12,6 @@ Plan salm_plan(const SalmConfig& config, const Mesh& mesh, bool sequence_paralle
 Tensor loss_without_rows(Salm& model, Context& context, DType dtype, double llm_weight = 1, double ctc_weight = 1);
 
 /// Checks, without memory for parameters, that nothing meets in the model that must not (`check_layouts`). After `apply`.
-void check_salm_layouts(Salm& model, Context& context, DType dtype);
+void check_salm_layouts(Salm& model, Context& context, DType dtype, const Precision& precision = {});
 
 }  // namespace chorus

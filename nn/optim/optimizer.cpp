@@ -11,9 +11,8 @@ int state_arrays(const OptimizerConfig& config) { return config.name == "adamw" 
 Optimizer::Optimizer(const OptimizerConfig& config, const ParamStore& store, std::int64_t window)
     : config_(config), window_(store.offload_folder.empty() ? std::max<std::int64_t>(1, store.state_size) : window) {
   require(config.name == "adamw" || config.name == "sgd", "optimizer", "'", config.name, "'; adamw and sgd are there");
-  const DType dtype = store.trainable.empty() ? DType::f32 : store.trainable.front().master.dtype();
-  first_ = store.new_state(dtype, "optimizer");
-  if (state_arrays(config) == 2) second_ = store.new_state(dtype, "optimizer");
+  first_ = store.new_state(store.state_size, "optimizer");
+  if (state_arrays(config) == 2) second_ = store.new_state(store.state_size, "optimizer");
 }
 
 void Optimizer::step(const ParamStore& store, double lr, double grad_scale) {
@@ -30,19 +29,30 @@ void Optimizer::step(const ParamStore& store, double lr, double grad_scale) {
                       .count = entry.count,
                       .weight_decay = decays ? config_.weight_decay : 0,
                       .grad = grad.data(),
-                      .master = entry.master.data(),
-                      .value = entry.value.dtype() == entry.master.dtype() ? nullptr : entry.value.as<bf16>()});
+                      .master = entry.master.dtype() == store.wide ? entry.master.data() : nullptr,
+                      .value = entry.value.dtype() == store.wide ? nullptr : entry.value.as<bf16>()});
   }
-  // What lies in files, from a window's first element to its last or to the arrays' end.
-  const auto each_array = [&](std::int64_t begin, std::int64_t end, void (Tensor::*what)() const) {
-    for (const Tensor* array : std::initializer_list<const Tensor*>{&first_, &second_, &store.masters})
-      if (*array && begin < end) (array->flat_view(begin, {end - begin}).*what)();
+  // What lies in files, from a window's first element to its last or to the array's end.
+  const auto each = [&](const Tensor& array, std::int64_t begin, std::int64_t end, void (Tensor::*what)() const) {
+    end = std::min(end, array ? array.numel() : 0);
+    if (begin < end) (array.flat_view(begin, {end - begin}).*what)();
   };
-  in_windows(std::move(ranges), store.state_size, window_, first_.dtype(),
+  const auto index_of = [&](const void* master) {
+    const auto bytes = static_cast<const char*>(master) - static_cast<const char*>(store.masters.data());
+    return static_cast<std::int64_t>(bytes) / static_cast<std::int64_t>(size_of(store.wide));
+  };
+  std::int64_t masters_done = 0;  // these follow each other as the state does, but only some parameters have them
+  in_windows(std::move(ranges), store.state_size, window_, store.wide,
              [&](const StateWindow& window, std::span<const kernel::UpdateRange> inside) {
-               each_array(window.end, std::min(window.end + window_, store.state_size), &Tensor::expect);
+               std::int64_t masters_end = masters_done;
+               for (const auto& range : inside)
+                 if (range.master && range.value) masters_end = index_of(range.master) + range.count;
+               for (const Tensor& array : {first_, second_}) each(array, window.end, window.end + window_, &Tensor::expect);
+               each(store.masters, masters_end, masters_end + window_, &Tensor::expect);
                update(*store.context, inside, lr, grad_scale);
-               each_array(window.begin, window.end, &Tensor::let_go);
+               for (const Tensor& array : {first_, second_}) each(array, window.begin, window.end, &Tensor::let_go);
+               each(store.masters, masters_done, masters_end, &Tensor::let_go);
+               masters_done = masters_end;
              });
 }
 

@@ -15,6 +15,7 @@ struct OptimizerConfig {
   double beta1 = 0.9, beta2 = 0.98, eps = 1e-8;  ///< adamw (Loshchilov and Hutter 2019)
   double momentum = 0;                           ///< sgd
   bool nesterov = false;                         ///< sgd
+  std::string exp_avg_dtype = "fp32", exp_avg_sq_dtype = "fp32";  ///< adamw; nothing else is there yet
 
   template <class V>
   void fields(V&& v) {
@@ -26,20 +27,29 @@ struct OptimizerConfig {
     v("eps", eps, "adamw", greater_than(0.0));
     v("momentum", momentum, "sgd", between(0.0, 0.99999));
     v("nesterov", nesterov, "sgd");
+    const auto moments = one_of("fp32", "bf16", "fp16", "fp8");
+    v("exp_avg_dtype", exp_avg_dtype, "of the first moment; only fp32 is there (fp64 in a model of fp64)", moments);
+    v("exp_avg_sq_dtype", exp_avg_sq_dtype, "of the second moment; only fp32 is there (fp64 in a model of fp64)", moments);
   }
   template <class Check>
   void rules(Check&& check) const {
     check(momentum == 0 || name == "sgd", "momentum", momentum, " is for name = \"sgd\"; it is \"", name, '"');
     check(!nesterov || momentum > 0, "nesterov", "needs a momentum");
+    const auto moment = [&](const char* key, const std::string& type) {
+      check(type == "fp32", key, '"', type, "\": moments of fewer bits aren't there; they are fp32");
+    };
+    moment("exp_avg_dtype", exp_avg_dtype);
+    moment("exp_avg_sq_dtype", exp_avg_sq_dtype);
   }
 };
 
 /// Flat arrays of state beside the masters: what an update rule remembers of each parameter.
 int state_arrays(const OptimizerConfig& config);
 
-/// State lies in flat arrays beside the store's masters. Under bf16 values the masters are f32 and values are rewritten. Where
-/// the store says so they lie in files; then a step goes through them window by window, and each goes to the disk after its
-/// update, with the same bits for any size of windows.
+/// State lies in flat arrays of the store's wide type. Where bf16 values have f32 masters, these are updated and the values are
+/// rewritten; where they have none, each update is rounded to bf16. Where the store says so, state and masters lie in files;
+/// then a step goes through them window by window, and each goes to the disk after its update, with the same bits for any size
+/// of windows.
 class Optimizer {
  public:
   Optimizer() = default;

@@ -14,7 +14,7 @@ UpdateRange part_of(const UpdateRange& range, std::int64_t begin, std::int64_t c
   part.count = count;
   const auto bytes = static_cast<std::size_t>(begin) * element;
   part.grad = static_cast<const char*>(range.grad) + bytes;
-  part.master = static_cast<char*>(range.master) + bytes;
+  if (part.master) part.master = static_cast<char*>(range.master) + bytes;
   if (part.value) part.value += begin;
   return part;
 }

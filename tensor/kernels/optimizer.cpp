@@ -32,8 +32,9 @@ class Chunks {
   std::int64_t size_, total_ = 0, chunks_ = 0;
 };
 
-/// Calls make_body(range)(i) for every element i of each range; what it returns is written to the compute copy if there is one.
-template <class MakeBody>
+/// For every element i of each range, whose weight is w, it becomes make_body(range)(i, w): in the master if there is one, and
+/// rounded in the copy to compute with.
+template <class T, class MakeBody>
 void update(std::span<const UpdateRange> ranges, const MakeBody& make_body) {
   Chunks chunks(1 << 13);
   for (const auto& range : ranges) chunks.add(range.count);
@@ -43,12 +44,18 @@ void update(std::span<const UpdateRange> ranges, const MakeBody& make_body) {
     const UpdateRange& range = ranges[r];
     const auto body = make_body(range);
     const std::int64_t end = at + std::min(chunks.size(), range.count - at);
-    if (bf16* copy = range.value) {
+    T* w = static_cast<T*>(range.master);
+    bf16* copy = range.value;
+    if (!w) {
 #pragma omp simd
-      for (std::int64_t i = at; i < end; ++i) copy[i] = bf16(body(i));
+      for (std::int64_t i = at; i < end; ++i)
+        copy[i] = bf16(static_cast<float>(body(i, static_cast<T>(static_cast<float>(copy[i])))));
+    } else if (copy) {
+#pragma omp simd
+      for (std::int64_t i = at; i < end; ++i) copy[i] = bf16(w[i] = body(i, w[i]));
     } else {
 #pragma omp simd
-      for (std::int64_t i = at; i < end; ++i) body(i);
+      for (std::int64_t i = at; i < end; ++i) w[i] = body(i, w[i]);
     }
   }
 }
@@ -61,16 +68,15 @@ void adamw_step(Cpu, const AdamWStep& step, std::span<const UpdateRange> ranges,
     const T beta1 = static_cast<T>(step.beta1), beta2 = static_cast<T>(step.beta2), eps = static_cast<T>(step.eps);
     const T rate = static_cast<T>(step.lr / step.correction1), root = static_cast<T>(1 / std::sqrt(step.correction2));
     const T scale = static_cast<T>(step.grad_scale);
-    update(ranges, [=](const UpdateRange& range) {
+    update<T>(ranges, [=](const UpdateRange& range) {
       const T keep = static_cast<T>(1 - step.lr * range.weight_decay);
       const T* g = static_cast<const T*>(range.grad);
-      T *w = static_cast<T*>(range.master), *mean = means + range.first, *square = squares + range.first;
-      return [=](std::int64_t i) {
+      T *mean = means + range.first, *square = squares + range.first;
+      return [=](std::int64_t i, T w) {
         const T grad_i = g[i] * scale;
         mean[i] = beta1 * mean[i] + (1 - beta1) * grad_i;
         square[i] = beta2 * square[i] + (1 - beta2) * grad_i * grad_i;
-        w[i] = keep * w[i] - rate * mean[i] / (std::sqrt(square[i]) * root + eps);
-        return w[i];
+        return keep * w - rate * mean[i] / (std::sqrt(square[i]) * root + eps);
       };
     });
   });
@@ -83,15 +89,14 @@ void sgd_step(Cpu, const SgdStep& step, std::span<const UpdateRange> ranges, Ten
             scale = static_cast<T>(step.grad_scale);
     // The update is g + momentum * buffer with Nesterov's rule, else the buffer.
     const T of_gradient = static_cast<T>(step.nesterov ? 1 : 0), of_buffer = static_cast<T>(step.nesterov ? step.momentum : 1);
-    update(ranges, [=](const UpdateRange& range) {
+    update<T>(ranges, [=](const UpdateRange& range) {
       const T decay = static_cast<T>(range.weight_decay);
       const T* g = static_cast<const T*>(range.grad);
-      T *w = static_cast<T*>(range.master), *buffer = buffers + range.first;
-      return [=](std::int64_t i) {
-        const T grad_i = g[i] * scale + decay * w[i];
+      T* buffer = buffers + range.first;
+      return [=](std::int64_t i, T w) {
+        const T grad_i = g[i] * scale + decay * w;
         buffer[i] = mu * buffer[i] + grad_i;
-        w[i] -= lr * (of_gradient * grad_i + of_buffer * buffer[i]);
-        return w[i];
+        return w - lr * (of_gradient * grad_i + of_buffer * buffer[i]);
       };
     });
   });

@@ -9,8 +9,8 @@ struct UpdateRange {
   std::int64_t first, count;
   double weight_decay;
   const void* grad;  ///< of the state's type, as are masters
-  void* master;
-  bf16* value;  ///< the copy to compute with; null: the master itself
+  void* master;      ///< null: there is none, each update of `value` is rounded
+  bf16* value;       ///< the copy to compute with; null: the master itself
 };
 
 struct AdamWStep {

@@ -32,6 +32,12 @@ RunConfig config_of(const std::string& kind, const Folder& folder, std::vector<s
     for (const std::string model : {"llm", "perception"})
       all.push_back("trainer.activation_checkpointing_" + model + '=' + mode);
   }
+  if (kind == "typed")
+    for (const char* key : {"trainer.lm_head_precision=fp32",
+                            "trainer.mp_policy=[{units=\"llm.layers.*\", output_dtype=\"fp32\"}, {units=\"encoder.layers.1\", "
+                            "param_dtype=\"fp32\"}]"})
+      all.push_back(key);
+  if (kind == "masterless") all.push_back("trainer.allow_bf16_true=true");
   if (kind == "offloaded") all.push_back("trainer.activation_offload_folder=" + (folder.path / "offload").string());
   if (kind == "unused")  // the first phase trains a decoder that it never runs: its gradients are zeros
     all.push_back("phases[0].freeze_params=[]");
@@ -50,7 +56,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DryRunKinds,
                          ::testing::Values(std::pair("salm", "fp32"), std::pair("plain", "fp32"), std::pair("ctc", "fp32"),
                                            std::pair("llm", "fp32"), std::pair("salm", "bf16-mixed"),
                                            std::pair("unused", "fp32"), std::pair("full", "fp32"),
-                                           std::pair("selective", "bf16-mixed"), std::pair("offloaded", "fp32")),
+                                           std::pair("selective", "bf16-mixed"), std::pair("offloaded", "fp32"),
+                                           std::pair("typed", "bf16-mixed"), std::pair("masterless", "bf16-true")),
                          [](const auto& info) {
                            std::string name = std::string(info.param.first) + '_' + info.param.second;
                            std::erase(name, '-');

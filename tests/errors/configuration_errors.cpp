@@ -59,6 +59,17 @@ void configuration_errors(ErrorTable& table) {
       {"my.toml:6:18: phases[0].freeze_params[0] = \"llm[\": expected a regular expression"});
   add("evaluations without data for them", "[trainer]\nval_check_interval = 5\n",
       {"trainer: val_check_interval is 5, but data.validation is empty"});
+  add("bf16 weights alone, not asked for", "[trainer]\nprecision = \"bf16-true\"\n",
+      {"my.toml:6:13: trainer.precision: \"bf16-true\" keeps weights in bf16 only", "bf16-mixed keeps f32 masters",
+       "set allow_bf16_true = true"});
+  add("precisions that aren't there",
+      "[trainer]\nprecision = \"bf16-flash\"\n[optimizer]\nexp_avg_dtype = \"bf16\"\nexp_avg_sq_dtype = \"fp8\"\n",
+      {"3 errors", "my.toml:6:13: trainer.precision: \"bf16-flash\"", "my.toml:8:17: optimizer.exp_avg_dtype: \"bf16\"",
+       "my.toml:9:20: optimizer.exp_avg_sq_dtype: \"fp8\": moments of fewer bits aren't there"});
+  add("types of units beside fp64", "[trainer]\nprecision = \"fp64\"\nlm_head_precision = \"fp32\"\n",
+      {"my.toml:7:21: trainer.lm_head_precision: fp32 in a model of fp64"});
+  add("another type for what lies in no unit", "[trainer]\nmp_policy = [{units = \"root\", param_dtype = \"bf16\"}]\n",
+      {"my.toml:6:23: trainer.mp_policy[0].units: root has the type of trainer.precision; only its reduce_dtype"});
   add("a folder for activations that nobody puts there", "[trainer]\nactivation_offload_folder = \"/fast\"\n",
       {"my.toml:6:29: trainer.activation_offload_folder: has no effect while activation_checkpointing_llm and "
        "activation_checkpointing_perception are none"});

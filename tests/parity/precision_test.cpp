@@ -40,13 +40,23 @@ TEST_P(Bf16, AgreesWithF32OnOneRank) {
 /// Sums are in order of ranks wherever they are made, and a step without clipping works on each element by itself: what ranks
 /// shard changes no bit, in any type. (With several microbatches sums are added in another order.)
 TEST(Precision, ShardingGivesTheBitsOfDdp) {
-  for (const DType dtype : {DType::bf16, DType::f32}) {
+  const Precision of_units{.units = {{"llm.embedding", DType::f32, std::nullopt, std::nullopt},
+                                     {"llm.layers.*", std::nullopt, DType::bf16, DType::f32},
+                                     {"encoder.layers.0", DType::f32, DType::bf16, std::nullopt}}};
+  struct Types {
+    DType dtype;
+    Precision precision;
+  };
+  for (const auto& [dtype, precision] :
+       {Types{DType::bf16, {}}, Types{DType::f32, {}}, Types{DType::bf16, of_units}, Types{DType::bf16, {.masters = false}}}) {
     for (const char* frozen : {"", "llm\\.layers\\.0\\."}) {
       ParityVariant variant;
       variant.model = "salm";
+      variant.tied = !precision.units.empty();
       if (*frozen) variant.freeze = {frozen};
       ParityOptions options;
       options.dtype = dtype;
+      options.precision = precision;
       options.gradient_clip = 0;
       options.optimizer = {.eps = 1e-3};
       const ParityRun ddp = parity_parallel(parity_model(variant), {}, 3, options);

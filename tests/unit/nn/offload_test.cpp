@@ -51,14 +51,20 @@ struct OffloadCase {
   OptimizerConfig optimizer;
   DType dtype = DType::f32;
   std::optional<StoreShard> shard = {};
+  Precision precision = {};
 };
 
 /// What four steps leave: values, masters and state, one after another.
 std::string after_steps(const OffloadCase& c, const fs::path& folder, std::int64_t window) {
   Context context;
   Three model;
-  ParamStore store = materialize(
-      model, context, {.dtype = c.dtype, .seed = 3, .freeze = {{"frozen"}, {}}, .shard = c.shard, .offload_folder = folder});
+  ParamStore store = materialize(model, context,
+                                 {.dtype = c.dtype,
+                                  .seed = 3,
+                                  .freeze = {{"frozen"}, {}},
+                                  .shard = c.shard,
+                                  .precision = c.precision,
+                                  .offload_folder = folder});
   Optimizer optimizer(c.optimizer, store, window);
   if (c.shard) store.grads = Tensor::zeros(context, {store.state_size}, wide(c.dtype));
   for (int step = 0; step < 4; ++step) {
@@ -83,10 +89,17 @@ TEST_F(Offload, ChangesNoBit) {
       sgd{.name = "sgd", .weight_decay = 0.1, .momentum = 0.9, .nesterov = true};
   // All of a store, the middle third of one, and that of one whose values are shared out too.
   const std::optional<StoreShard> shards[] = {{}, StoreShard{1, 3, false}, StoreShard{1, 3, true}};
+  // In the last two some parameters have masters and others none.
+  const std::pair<DType, Precision> types[] = {{DType::f32, {}},
+                                               {DType::bf16, {}},
+                                               {DType::f64, {}},
+                                               {DType::bf16, {.masters = false}},
+                                               {DType::bf16, {.units = {{"inner", DType::f32, std::nullopt, std::nullopt}}}},
+                                               {DType::f32, {.units = {{"inner", DType::bf16, std::nullopt, std::nullopt}}}}};
   for (const auto& optimizer : {adamw, sgd}) {
-    for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    for (const auto& [dtype, precision] : types) {
       for (const auto& shard : shards) {
-        const OffloadCase c{optimizer, dtype, shard};
+        const OffloadCase c{optimizer, dtype, shard, precision};
         const std::string expected = after_steps(c, {}, 1);
         EXPECT_GT(expected.size(), 1000u);
         // Windows end within parameters, between them and behind the last.

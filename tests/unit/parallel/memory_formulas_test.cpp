@@ -27,6 +27,7 @@ TEST(MemoryFormulas, OfModelStateAreThoseOfZero) {
   EXPECT_EQ(whole_state(DType::f32, 2), (StateBytes{4, 4, 8}));
   EXPECT_EQ(whole_state(DType::bf16, 2), (StateBytes{2, 4, 12}));
   EXPECT_EQ(whole_state(DType::bf16, 0), (StateBytes{2, 4, 4})) << "SGD without momentum has masters only";
+  EXPECT_EQ(whole_state(DType::bf16, 2, false), (StateBytes{2, 4, 8})) << "without masters";
   EXPECT_EQ(whole_state(DType::f64, 1), (StateBytes{8, 8, 8}));
   EXPECT_EQ(shared_state({2, 4, 12}, Sharding::gradients, 4), (StateBytes{2, 1, 3}));
   EXPECT_THROW(shared_state({2, 4, 12}, Sharding::full, 0), Error);
