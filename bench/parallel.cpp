@@ -135,8 +135,8 @@ void run_rank(Group& world, const Options& options, double resident_at_start) {
     if (op.ends_with(" gradients") || op.ends_with(" parameters")) exchanged += total.seconds / options.steps;
   std::printf("exchange_seconds %.6g\n", exchanged);
   std::printf("figure parallel.%s.%dx%d.%s.tokens_per_s %.5g tokens/s\n",
-              options.sharding == Sharding::none ? "ddp" : name(options.sharding).data(), options.ranks, options.threads,
-              std::string(name(options.dtype)).c_str(), tokens / median);
+              options.sharding == Sharding::none ? "ddp" : std::string(name(options.sharding)).c_str(), options.ranks,
+              options.threads, std::string(name(options.dtype)).c_str(), tokens / median);
 }
 
 }  // namespace

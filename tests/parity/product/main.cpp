@@ -1,4 +1,5 @@
-// Judges the whole product of choices, or a part: parity_product [--part i/n] [--print]. Exit status 1 when a case fails.
+// Judges the whole product of choices, or a part: parity_product [--part i/n] [--print]. Exit status 1 when a case fails. How
+// far it has come goes to stderr.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,7 +24,7 @@ int main(int count, char** arguments) {
   }
   const auto product = whole_product();
   std::map<std::string, int> refused;
-  int equal = 0, failed = 0;
+  int equal = 0, failed = 0, judged = 0;
   double worst = 0;
   SerialRuns serial;
   for (std::size_t i = static_cast<std::size_t>(part); i < product.size(); i += static_cast<std::size_t>(parts)) {
@@ -41,6 +42,9 @@ int main(int count, char** arguments) {
                   verdict.text.empty() ? "" : ": ", verdict.text.c_str());
     }
     std::fflush(stdout);
+    if (++judged % 250 == 0)
+      std::fprintf(stderr, "part %d of %d: %d of %zu cases judged, %d failed\n", part, parts, judged,
+                   product.size() / static_cast<std::size_t>(parts), failed);
   }
   int refusals = 0;
   for (const auto& [rule, times] : refused) std::printf("refused %d times: %s\n", times, rule.c_str()), refusals += times;
