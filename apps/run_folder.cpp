@@ -26,6 +26,8 @@ RunConfig trajectory_part(RunConfig config) {
   TrainerConfig trainer;
   trainer.seed = config.trainer.seed;
   trainer.precision = config.trainer.precision;
+  trainer.lm_head_precision = config.trainer.lm_head_precision;
+  trainer.mp_policy = config.trainer.mp_policy;
   trainer.gradient_clip_val = config.trainer.gradient_clip_val;
   config.trainer = trainer;
   config.data.validation.clear();

@@ -85,6 +85,25 @@ TEST(PrecisionRun, TheHeadsTypeMatters) {
   EXPECT_NEAR(narrow, in_f32, 0.02 * in_f32);
 }
 
+TEST(PrecisionRun, AResumedRunKeepsItsTypes) {
+  const Folder folder("precision_changed");
+  const auto corpus = write_corpus(folder.path);
+  const auto with = [&](std::vector<std::string> keys) {
+    for (const char* key : {"trainer.precision=bf16-mixed", "trainer.stop_after_steps=2"}) keys.push_back(key);
+    return tiny(corpus, folder.path / "run", keys);
+  };
+  EXPECT_EQ(train(with({}), {}).outcome, Outcome::paused);
+  for (const std::string key :
+       {"trainer.lm_head_precision=fp32", "trainer.mp_policy=[{units=\"llm.*\", reduce_dtype=\"bf16\"}]"}) {
+    try {
+      train(with({key}), {});
+      FAIL() << "no error for " << key;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("holds a run with another configuration"));
+    }
+  }
+}
+
 TEST(PrecisionRun, AUnitThatIsNotThereIsNamed) {
   const Folder folder("precision_wrong");
   const auto corpus = write_corpus(folder.path);
