@@ -1,6 +1,8 @@
 #include <chorus/apps/layout_check.h>
 #include <chorus/models/conformer/plan.h>
 #include <chorus/models/llm/plan.h>
+#include <chorus/models/salm/model.h>
+#include <chorus/nn/materialize.h>
 
 #include <algorithm>
 #include <initializer_list>
@@ -42,6 +44,18 @@ void check_layout(const Loaded<RunConfig>& loaded, int ranks) {
     for (const WrongSize& wrong : wrong_heads(config.model.encoder, tp))
       problems.add(place_of(loaded.given, {"model", "encoder", wrong.name.c_str()}),
                    "model.encoder." + wrong.name + ": " + wrong.why);
+  if (!config.trainer.mp_policy.empty()) {
+    SalmConfig nameless = config.model;  // the names of units don't depend on the vocabulary
+    nameless.encoder.features = config.features.mels;
+    nameless.llm.vocab_size = 1;
+    Salm model(nameless, 2);
+    try {
+      unit_types(model, dtype_of_precision(config.trainer.precision), precision_of(config.trainer, config.model));
+    } catch (const Error& error) {
+      const std::string what = error.what();
+      problems.add(place_of(loaded.given, {"trainer", "mp_policy"}), "trainer.mp_policy: " + what.substr(0, what.rfind("  [")));
+    }
+  }
   problems.raise();
 }
 

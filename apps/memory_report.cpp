@@ -114,14 +114,17 @@ MemoryReport memory_report(const RunConfig& config, const PhaseConfig& phase, co
   const LayerCut cut{layout.tp, config.parallel.sequence_parallel};
   const WalkedLayers walked = walked_layers(model, phase);
   const bool offloaded = !config.trainer.activation_offload_folder.empty();
+  const auto types = unit_types(model, type, precision);
+  const auto type_of = [&](const char* layer) { return types.contains(layer) ? types.at(layer).values : type; };
+  const DType heard_type = type_of("encoder.layers.0"), read_type = type_of("llm.layers.0");
   const LayerRows heard{rows.encoder, rows.longest_encoder}, read{rows.decoder, rows.longest_decoder};
-  const Activations perception = activations_of(walked.encoder + walked.adapter, shape_of(model.config.encoder), heard, type,
-                                                config.trainer.activation_checkpointing_perception, cut, offloaded),
-                    decoder = activations_of(walked.decoder, shape_of(model.config.llm), read, type,
+  const Activations perception = activations_of(walked.encoder + walked.adapter, shape_of(model.config.encoder), heard,
+                                                heard_type, config.trainer.activation_checkpointing_perception, cut, offloaded),
+                    decoder = activations_of(walked.decoder, shape_of(model.config.llm), read, read_type,
                                              config.trainer.activation_checkpointing_llm, cut, offloaded);
-  const double quoted =
-      quoted_for_layer(model.config.llm.hidden_size, model.config.llm.num_attention_heads, read,
-                       static_cast<double>(size_of(type)), recompute_mode(config.trainer.activation_checkpointing_llm), cut);
+  const double quoted = quoted_for_layer(model.config.llm.hidden_size, model.config.llm.num_attention_heads, read,
+                                         static_cast<double>(size_of(read_type)),
+                                         recompute_mode(config.trainer.activation_checkpointing_llm), cut);
 
   MemoryReport report{.phase = phase.name, .rows = rows, .lines = {}};
   if (phase.llm_weight <= 0) report.rows.decoder = report.rows.longest_decoder = 0;

@@ -20,12 +20,15 @@ struct UnitPrecisionConfig {
       not_empty());
     v("param_dtype", param_dtype, "of their parameters and activations", types);
     v("reduce_dtype", reduce_dtype, "in which data-parallel ranks sum their gradients; fp32 if nothing is said", types);
-    v("output_dtype", output_dtype, "of what they give to what comes after them", types);
+    v("output_dtype", output_dtype, "of what they give to what comes after them; the head's logits are as it computes them",
+      types);
   }
   template <class Check>
   void rules(Check&& check) const {
     check(!(param_dtype.empty() && reduce_dtype.empty() && output_dtype.empty()), "units",
           "has none of param_dtype, reduce_dtype and output_dtype");
+    check(units != "llm.head" || output_dtype.empty(), "output_dtype",
+          "has no effect on llm.head, whose logits are as it computes them");
     check(units != "root" || (param_dtype.empty() && output_dtype.empty()), "units",
           "root has the type of trainer.precision; only its reduce_dtype can be chosen");
   }

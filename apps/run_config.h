@@ -124,7 +124,8 @@ struct TrainerConfig {
       one_of("fp32", "fp64", "bf16-mixed", "bf16-true", "bf16-flash"));
     v("allow_bf16_true", allow_bf16_true, "that updates too small for a bf16 weight are lost is known, and wanted");
     v("lm_head_precision", lm_head_precision,
-      "of the decoder's head, or of the embedding if it is the head; empty: precision's", one_of("", "fp32", "bf16"));
+      "of the decoder's head, or of the embedding if it is the head; empty: precision's",
+      one_of("", "fp32", "float32", "bf16", "bfloat16"));
     v("mp_policy", mp_policy, "types of single units; for each type the first entry that matches and says it counts");
     v("threads", threads, "OpenMP threads of each rank; 0: the cores of the machine, shared among its ranks", between(0, 1024));
     v("gradient_clip_val", gradient_clip_val, "largest global norm of the gradient; 0: no clipping", at_least(0.0));

@@ -135,6 +135,7 @@ std::size_t keep_parameters(const BuiltSalm& before, BuiltSalm& now, const std::
       });
     });
     known.tensor.let_go();
+    tensor.let_go();
     ++kept;
   }
   now.store.masters_to_values();

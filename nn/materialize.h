@@ -181,6 +181,12 @@ void declare_unbacked(M& module, Context& context, DType dtype, const Precision&
   detail::declare_unbacked(context, detail::declare(module), dtype, precision);
 }
 
+/// The types of the module's units, by path, as `materialize` would choose them; its errors.
+template <class M>
+std::map<std::string, UnitTypes> unit_types(M& module, DType dtype, const Precision& precision) {
+  return detail::types_of_units(detail::declare(module).units, dtype, precision);
+}
+
 /// What `materialize` would take, with a shard or without. Nothing is allocated; parameters are told whether they train.
 template <class M>
 StoreSize store_size(M& module, const FreezeRules& rules, DType dtype, const Precision& precision = {}, bool sharded = false) {

@@ -35,12 +35,15 @@ struct Slot<R(A...)> {
 /// reads, but for the module: it may run again in backward, when its caller has returned.
 struct Unit {
   std::function<Tensor(const std::function<Tensor(Tensor)>& body, Tensor x)> wrap{};
-  std::optional<DType> computes{},
-      gives{};  ///< types (precision.h); none: x has the right one, and the result goes on as it is
+  std::optional<DType> computes{};  ///< the type that x is brought to (precision.h); none: it has that
+  std::optional<DType> gives{};     ///< the type that the result is brought to; none: it goes on as it is
   template <class Body>
   Tensor operator()(Tensor x, const Body& body) const {
-    x = enter(std::move(x));
-    return leave(wrap ? wrap(body, std::move(x)) : body(std::move(x)));
+    if (!wrap) return leave(body(enter(std::move(x))));
+    if (!computes) return leave(wrap(body, std::move(x)));
+    Unit inside;  // x is kept as it came
+    inside.computes = computes;
+    return leave(wrap([body, inside](Tensor t) { return body(inside.enter(std::move(t))); }, std::move(x)));
   }
   Tensor enter(Tensor x) const;  ///< x in the type that the unit computes in; what runs no body calls these two
   Tensor leave(Tensor y) const;

@@ -39,7 +39,7 @@ Llm::Llm(const LlmConfig& config)
 Tensor Llm::operator()(const Tensor& embedded, const Rows& rows, const Pass& pass) const {
   Tensor x = in(embedded);
   for (const auto& layer : layers) x = layer(x, rows, pass);
-  return norm(cast(x, embedded.dtype()));
+  return norm(cast(x, norm.weight.value.dtype()));
 }
 
 Tensor Llm::loss(const Tensor& states, const Tensor& labels, const CrossEntropyOptions& options) const {
@@ -70,7 +70,7 @@ Tensor Llm::prefill(const Tensor& embedded, const Rows& rows, std::int64_t capac
     x = add(x, layer.attention.prefill(layer.attention_norm(x), rows, cached));
     x = layer.unit.leave(add(x, layer.mlp(layer.mlp_norm(x))));
   }
-  return out(norm(cast(x, embedded.dtype())));
+  return out(norm(cast(x, norm.weight.value.dtype())));
 }
 
 Tensor Llm::decode(const Tensor& embedded, LlmCache& cache) const {
@@ -89,7 +89,7 @@ Tensor Llm::decode(const Tensor& embedded, LlmCache& cache) const {
   }
   for (auto& n : cache.lengths) ++n;
   for (auto& p : cache.positions) ++p;
-  return out(norm(cast(x, embedded.dtype())));
+  return out(norm(cast(x, norm.weight.value.dtype())));
 }
 
 }  // namespace chorus

@@ -79,7 +79,7 @@ struct Llm {
     v("logits_out", logits_out);
     v("loss_core", loss_core);
     v("embedding_unit", embedding_unit);
-    v("head_unit", head_unit);
+    if (head) v("head_unit", head_unit);
   }
 };
 

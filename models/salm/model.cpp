@@ -98,7 +98,8 @@ EncodedRows Salm::bridge(const Heard& heard, const Pass& pass) const {
 
 Tensor Salm::embed(const Splice& spliced, const Tensor& audio, const Tensor& token_ids) const {
   const Tensor text = llm->embed(token_ids);
-  return audio ? gather_rows(concat_rows(text, audio), spliced.index) : text;  // text alone lies in order already
+  return audio ? gather_rows(concat_rows(cast(text, audio.dtype()), audio), spliced.index)
+               : text;  // text alone lies in order already
 }
 
 SalmLoss Salm::loss(const SalmBatch& batch, const SalmLossOptions& options, const Pass& pass) const {

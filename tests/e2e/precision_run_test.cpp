@@ -23,6 +23,7 @@ const std::vector<Chosen>& choices() {
         "trainer.mp_policy=[{units=\"llm.layers.*\", output_dtype=\"fp32\", reduce_dtype=\"bf16\"}, "
         "{units=\"encoder.layers.*\", "
         "param_dtype=\"float32\"}, {units=\"encoder.subsampling\", output_dtype=\"fp32\"}]"}},
+      {"embedding_gives_f32", {"trainer.precision=bf16-mixed", "trainer.mp_policy=[{units=\"llm.*\", output_dtype=\"fp32\"}]"}},
       {"units_in_bf16", {"trainer.mp_policy=[{units=\"encoder.layers.*|llm.layers.*\", param_dtype=\"bfloat16\"}]"}},
       {"without_masters", {"trainer.precision=bf16-true", "trainer.allow_bf16_true=true"}},
   };
@@ -51,6 +52,10 @@ TEST_P(PrecisionRun, LearnsEvaluatesAndGoesOnBitForBit) {
   const TrainingResult result = train(tiny(corpus, folder.path / "run", keys), ended.hooks());
   EXPECT_EQ(result.weight_hash, expected.weight_hash);
 
+  auto again = keys;
+  for (const char* model : {"llm", "perception"})
+    again.push_back(std::string("trainer.activation_checkpointing_") + model + "=full");
+  EXPECT_EQ(train(tiny(corpus, folder.path / "again", again), {}).weight_hash, expected.weight_hash);
   keys.push_back("trainer.optimizer_offload_folder=" + (folder.path / "state").string());
   EXPECT_EQ(train(tiny(corpus, folder.path / "offloaded", keys), {}).weight_hash, expected.weight_hash);
 }

@@ -14,13 +14,13 @@ namespace {
 
 constexpr double u = 1.0 / 512, roundings = 24;
 
-class Bf16 : public ::testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(SequenceParallel, Bf16, ::testing::Bool());
+class Bf16 : public ::testing::TestWithParam<std::tuple<bool, bool>> {};
+INSTANTIATE_TEST_SUITE_P(SequenceParallelAndTypesOfUnits, Bf16, ::testing::Combine(::testing::Bool(), ::testing::Bool()));
 
 TEST_P(Bf16, AgreesWithF32OnOneRank) {
   const auto model = parity_model({.model = "decoder",
                                    .kv_heads = 2,
-                                   .sequence_parallel = GetParam(),
+                                   .sequence_parallel = std::get<0>(GetParam()),
                                    .freeze = {},
                                    .without_labels = {},
                                    .without_audio = {}});
@@ -30,6 +30,9 @@ TEST_P(Bf16, AgreesWithF32OnOneRank) {
   options.dtype = DType::f32;
   const ParityRun serial = parity_serial(model, options);
   options.dtype = DType::bf16;
+  if (std::get<1>(GetParam()))
+    options.precision.units = {{"llm.head|llm.layers.1", DType::f32, std::nullopt, std::nullopt},
+                               {"llm.layers.0", std::nullopt, DType::bf16, DType::f32}};
   const ParityReport report = compare(serial, parity_parallel(model, {.tp = 2}, 4, options));
   EXPECT_LT(report.loss.difference, u * std::sqrt(roundings)) << report.text();
   EXPECT_LT(report.norm.difference, u * std::sqrt(roundings)) << report.text();
