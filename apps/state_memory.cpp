@@ -7,9 +7,10 @@
 namespace chorus {
 namespace {
 
-/// The sum over the root's buffers and over those of the two neighbouring units with most; `of` gives a buffer's bytes.
+/// The sum over the root's buffers and over those of the unit with most, or of the two neighbours with most where work
+/// overlaps; `of` gives a buffer's bytes.
 template <class F>
-double most_at_a_time(const StoreSize& size, const F& of) {
+double most_at_a_time(const StoreSize& size, bool overlap, const F& of) {
   double root = 0, most = 0;
   std::vector<std::pair<std::string, double>> units;
   for (const auto& flat : size.flats) {
@@ -21,7 +22,7 @@ double most_at_a_time(const StoreSize& size, const F& of) {
     }
   }
   for (std::size_t i = 0; i < units.size(); ++i)
-    most = std::max(most, units[i].second + (i + 1 < units.size() ? units[i + 1].second : 0));
+    most = std::max(most, units[i].second + (overlap && i + 1 < units.size() ? units[i + 1].second : 0));
   return root + most;
 }
 
@@ -38,15 +39,20 @@ StateMemory state_memory(const RunConfig& config, const StoreSize& size, int ran
   out.held.values = (all_values ? size.trainable : owned.trainable).value_bytes(type) +
                     (all_values ? size.frozen : owned.frozen).value_bytes(type) + bytes(size.buffers);
   out.held.optimizer = bytes(owned.trainable.all * state_arrays(config.optimizer) + (masters ? owned.trainable.narrow : 0));
-  if (!all_values)
-    out.gathered = most_at_a_time(
-        size, [](const auto& flat) { return static_cast<double>(flat.elements) * static_cast<double>(size_of(flat.values)); });
-  if (sharding == Sharding::none || sharding == Sharding::optimizer || config.parallel.fsdp.defer_grad_sync) {
+  const auto& fsdp = config.parallel.fsdp;
+  if (!all_values && fsdp.reshard_after_forward == "never")
+    out.gathered = size.trainable.value_bytes(type) + size.frozen.value_bytes(type);
+  else if (!all_values)
+    out.gathered = most_at_a_time(size, fsdp.overlap, [](const auto& flat) {
+      return static_cast<double>(flat.elements) * static_cast<double>(size_of(flat.values));
+    });
+  if (sharding == Sharding::none || sharding == Sharding::optimizer || fsdp.defer_grad_sync) {
     out.held.gradients = bytes(sharding == Sharding::none ? size.trained : size.trainable.all);
     if (sharding != Sharding::none) out.second_gradients = bytes(owned.trainable.all);
   } else {
     out.held.gradients = bytes(owned.trainable.all);
-    out.second_gradients = most_at_a_time(size, [&](const auto& flat) { return flat.trainable ? bytes(flat.elements) : 0; });
+    out.second_gradients =
+        most_at_a_time(size, fsdp.overlap, [&](const auto& flat) { return flat.trainable ? bytes(flat.elements) : 0; });
   }
   return out;
 }
