@@ -134,7 +134,7 @@ MemoryReport memory_report(const RunConfig& config, const PhaseConfig& phase, co
   add(Category::parameters, count * own.values);
   add(Category::gradients, trained * gradients);
   const bool on_disk = !config.trainer.optimizer_offload_folder.empty();
-  add(on_disk ? Category::disk : Category::optimizer, trained * own.optimizer);
+  add(Category::optimizer, on_disk ? 0 : trained * own.optimizer);
   add(Category::activations, perception.kept + decoder.kept + std::max(perception.again, decoder.again));
   if (walked.decoder > 0) {
     report.lines.push_back({"decoder, counted", decoder.kept, {}});
@@ -143,6 +143,7 @@ MemoryReport memory_report(const RunConfig& config, const PhaseConfig& phase, co
   add(Category::communication,
       sharding == Sharding::none ? std::nullopt : std::optional(state.gathered + state.second_gradients));
   add(Category::workspace, std::nullopt);
+  add(Category::disk, on_disk ? std::optional(trained * own.optimizer) : std::nullopt);
   report.lines.push_back({"total", {}, found.total});
   return report;
 }

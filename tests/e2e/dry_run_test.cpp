@@ -41,8 +41,8 @@ RunConfig config_of(const std::string& kind, const Folder& folder, std::vector<s
   if (kind == "offloaded") all.push_back("trainer.activation_offload_folder=" + (folder.path / "offload").string());
   if (kind == "unused")  // the first phase trains a decoder that it never runs: its gradients are zeros
     all.push_back("phases[0].freeze_params=[]");
-  if (kind == "plain" || kind == "full" || kind == "selective" ||
-      kind == "offloaded")  // no compressor: the decoder reads every row of the encoder
+  if (kind == "plain" || kind == "full" || kind == "selective" || kind == "offloaded" || kind == "typed" ||
+      kind == "masterless")  // no compressor: the decoder reads every row of the encoder
     for (const char* key : {"model.ctc_compressor=false", "model.modality_adapter=conformer", "model.adapter_layers=3",
                             "model.encoder.self_attention_model=rel_pos", "model.encoder.subsampling=dw_striding",
                             "model.encoder.subsampling_conv_channels=8"})

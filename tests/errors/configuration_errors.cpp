@@ -70,8 +70,6 @@ void configuration_errors(ErrorTable& table) {
       {"my.toml:7:21: trainer.lm_head_precision: fp32 in a model of fp64"});
   add("another type for what lies in no unit", "[trainer]\nmp_policy = [{units = \"root\", param_dtype = \"bf16\"}]\n",
       {"my.toml:6:23: trainer.mp_policy[0].units: root has the type of trainer.precision; only its reduce_dtype"});
-  add("types for a unit that isn't there", "[trainer]\nmp_policy = [{units = \"llm.layer.*\", param_dtype = \"bf16\"}]\n",
-      {"my.toml:6:14: trainer.mp_policy: precision: 'llm.layer.*' matches no unit, e.g. not 'encoder.subsampling'"});
   add("a folder for activations that nobody puts there", "[trainer]\nactivation_offload_folder = \"/fast\"\n",
       {"my.toml:6:29: trainer.activation_offload_folder: has no effect while activation_checkpointing_llm and "
        "activation_checkpointing_perception are none"});

@@ -1,4 +1,4 @@
-// Sizes that ranks can't be laid out in.
+// Sizes that ranks can't be laid out in, and types of units that aren't there.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -66,6 +66,11 @@ void rank_errors(ErrorTable& table) {
   table.add("sizes whose product isn't the number of ranks", [](Scene& s) {
     return layout_refused(s, {"parallel.data_parallel_size=3", "parallel.tensor_parallel_size=2", "--ranks", "4"},
                           {"command line: parallel.data_parallel_size: dp_size is 3, but 4 ranks"});
+  });
+  table.add("types for a unit that isn't there", [](Scene& s) {
+    return layout_refused(s, {"trainer.mp_policy=[{units=\"llm.layer.*\", param_dtype=\"bf16\"}]"},
+                          {"command line: trainer.mp_policy: precision: 'llm.layer.*' matches no unit, e.g. not "
+                           "'encoder.subsampling'"});
   });
   table.add("heads that tp_size doesn't divide", [](Scene& s) {
     return layout_refused(s, {"--ranks", "3"},

@@ -12,10 +12,10 @@
 namespace chorus::testing {
 namespace {
 
-constexpr double u = 1.0 / 512, roundings = 24;
+constexpr double u = 1.0 / 512;
 
 class Bf16 : public ::testing::TestWithParam<std::tuple<bool, bool>> {};
-INSTANTIATE_TEST_SUITE_P(SequenceParallelAndTypesOfUnits, Bf16, ::testing::Combine(::testing::Bool(), ::testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(SequenceParallelAndUnitsInF32, Bf16, ::testing::Combine(::testing::Bool(), ::testing::Bool()));
 
 TEST_P(Bf16, AgreesWithF32OnOneRank) {
   const auto model = parity_model({.model = "decoder",
@@ -30,9 +30,10 @@ TEST_P(Bf16, AgreesWithF32OnOneRank) {
   options.dtype = DType::f32;
   const ParityRun serial = parity_serial(model, options);
   options.dtype = DType::bf16;
+  // With all units in f32 what is left is rounded between them: embedded rows, what each block gives, and the last norm twice.
+  const double roundings = std::get<1>(GetParam()) ? 5 : 24;
   if (std::get<1>(GetParam()))
-    options.precision.units = {{"llm.head|llm.layers.1", DType::f32, std::nullopt, std::nullopt},
-                               {"llm.layers.0", std::nullopt, DType::bf16, DType::f32}};
+    options.precision.units = {{"llm.embedding|llm.layers.*|llm.head", DType::f32, std::nullopt, std::nullopt}};
   const ParityReport report = compare(serial, parity_parallel(model, {.tp = 2}, 4, options));
   EXPECT_LT(report.loss.difference, u * std::sqrt(roundings)) << report.text();
   EXPECT_LT(report.norm.difference, u * std::sqrt(roundings)) << report.text();
