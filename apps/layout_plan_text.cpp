@@ -131,11 +131,10 @@ std::string layout_text(const LayoutPlan& plan, int rank) {
   out << text_table(rows, 1);
   if (at.size() > 1) out << "  (parameters held at n: by ranks that are n-th in their group 'model')\n";
   if (sharded) {
-    out << "  parameters and trained: of the rank's part of the model, of which it owns a slice\n";
-    if (plan.sharding == "full") out << "  gathered at a time: values of the root and of two neighbouring units\n";
-    out << "  other gradients: not summed yet, of the root and of two neighbouring units; where all are kept until a step's "
-           "last\n"
-           "    microbatch, the sums of the slice\n";
+    out << "  parameters and trained: of the rank's part of the model, of which it owns a slice\n"
+           "  gathered at a time: values of other ranks' slices, for as long as they are read\n"
+           "  other gradients: those not summed yet; where all are kept until a step's last microbatch, the sums of the "
+           "slice\n";
   }
   return out.str();
 }

@@ -7,8 +7,8 @@
 namespace chorus {
 namespace {
 
-/// Elements of the root's buffers and of the two neighbouring units with most.
-std::int64_t most_at_a_time(const StoreSize& size, bool trainable_only) {
+/// Elements of the root's buffers and of the unit with most, or of the two neighbours with most where work overlaps.
+std::int64_t most_at_a_time(const StoreSize& size, bool trainable_only, bool overlap) {
   std::int64_t root = 0, most = 0;
   std::vector<std::pair<std::string, std::int64_t>> units;
   for (const auto& flat : size.flats) {
@@ -21,7 +21,7 @@ std::int64_t most_at_a_time(const StoreSize& size, bool trainable_only) {
     }
   }
   for (std::size_t i = 0; i < units.size(); ++i)
-    most = std::max(most, units[i].second + (i + 1 < units.size() ? units[i + 1].second : 0));
+    most = std::max(most, units[i].second + (overlap && i + 1 < units.size() ? units[i + 1].second : 0));
   return root + most;
 }
 
@@ -38,13 +38,17 @@ StateMemory state_memory(const RunConfig& config, const StoreSize& size, int ran
   out.held.values = bytes(all_values ? size.trainable + size.frozen : owned.trainable + owned.frozen, each.values) +
                     bytes(size.buffers, static_cast<double>(size_of(wide(type))));
   out.held.optimizer = bytes(owned.trainable, each.optimizer);
-  if (!all_values) out.gathered = bytes(most_at_a_time(size, false), each.values);
-  if (sharding == Sharding::none || sharding == Sharding::optimizer || config.parallel.fsdp.defer_grad_sync) {
+  const auto& fsdp = config.parallel.fsdp;
+  if (!all_values)
+    out.gathered =
+        bytes(fsdp.reshard_after_forward == "never" ? size.trainable + size.frozen : most_at_a_time(size, false, fsdp.overlap),
+              each.values);
+  if (sharding == Sharding::none || sharding == Sharding::optimizer || fsdp.defer_grad_sync) {
     out.held.gradients = bytes(sharding == Sharding::none ? size.trained : size.trainable, each.gradients);
     if (sharding != Sharding::none) out.second_gradients = bytes(owned.trainable, each.gradients);
   } else {
     out.held.gradients = bytes(owned.trainable, each.gradients);
-    out.second_gradients = bytes(most_at_a_time(size, true), each.gradients);
+    out.second_gradients = bytes(most_at_a_time(size, true, fsdp.overlap), each.gradients);
   }
   return out;
 }

@@ -11,10 +11,11 @@ struct StateMemory {
   /// update rule remembers.
   StateBytes held;
   /// Values that come from other ranks for as long as they are read, most at a time: those of the root and of two neighbouring
-  /// units. (Three units where an input is made again from the unit before; all of them in evaluation, and if they stay.)
+  /// units; of one unit without parallel.fsdp.overlap; all that there are with reshard_after_forward = "never". (Of three units
+  /// where an input is made again from the unit before; all of them in evaluation.)
   double gathered = 0;
-  /// The other storage of gradients, most at a time: those of two neighbouring units, one of which is summed, where each
-  /// microbatch is; else the sums of this rank's slices, beside all gradients of its own samples.
+  /// The other storage of gradients, most at a time. Where each microbatch's are summed, those not summed yet: of the root and
+  /// of as many units. Where all of a rank's own samples are kept until the last microbatch, the sums of its slices.
   double second_gradients = 0;
 };
 

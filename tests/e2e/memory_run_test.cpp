@@ -75,16 +75,19 @@ struct Told {
   std::vector<std::string> overrides;
 };
 class MemoryTold : public ::testing::TestWithParam<Told> {};
-INSTANTIATE_TEST_SUITE_P(Layouts, MemoryTold,
-                         ::testing::Values(Told{"one", 1, {}}, Told{"bf16", 1, {"trainer.precision=bf16-mixed"}},
-                                           Told{"ddp", 2, {"loader.micro_batch_size=4"}},
-                                           Told{"zero1", 3, {"parallel.sharding=optimizer", "loader.micro_batch_size=2"}},
-                                           Told{"zero2", 2, {"parallel.sharding=gradients"}},
-                                           Told{"fsdp_bf16", 3, {"parallel.sharding=full", "trainer.precision=bf16-mixed"}},
-                                           Told{"tp", 2, {"parallel.tp_size=2"}},
-                                           Told{"full", 1, {"trainer.activation_checkpointing_llm=full"}},
-                                           Told{"selective", 1, {"trainer.activation_checkpointing_llm=selective"}}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, MemoryTold,
+    ::testing::Values(
+        Told{"one", 1, {}}, Told{"bf16", 1, {"trainer.precision=bf16-mixed"}}, Told{"ddp", 2, {"loader.micro_batch_size=4"}},
+        Told{"zero1", 3, {"parallel.sharding=optimizer", "loader.micro_batch_size=2"}},
+        Told{"zero2", 2, {"parallel.sharding=gradients"}},
+        Told{"fsdp_bf16", 3, {"parallel.sharding=full", "trainer.precision=bf16-mixed"}},
+        Told{"fsdp_one_at_a_time", 2, {"parallel.sharding=full", "parallel.fsdp.overlap=false"}},
+        Told{"fsdp_deferred", 2, {"parallel.sharding=full", "parallel.fsdp.defer_grad_sync=true", "loader.micro_batch_size=2"}},
+        Told{"fsdp_kept", 2, {"parallel.sharding=full", "parallel.fsdp.reshard_after_forward=never"}},
+        Told{"tp", 2, {"parallel.tp_size=2"}}, Told{"full", 1, {"trainer.activation_checkpointing_llm=full"}},
+        Told{"selective", 1, {"trainer.activation_checkpointing_llm=selective"}}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 /// Before training and after its first steps: formulas are the same, and what they stand beside is what was measured.
 TEST_P(MemoryTold, IsWhatFormulasSay) {
@@ -131,7 +134,9 @@ TEST_P(MemoryTold, IsWhatFormulasSay) {
   const MemoryLine& communication = line(report, "communication");
   EXPECT_EQ(communication.formula.has_value(), config.parallel.sharding != "none");
   if (communication.formula) {
-    EXPECT_NEAR(*communication.formula, *communication.found, 0.02 * *communication.found) << memory_report_text(report);
+    const bool kept = config.parallel.fsdp.reshard_after_forward == "never";  // some go before all gradients are there
+    EXPECT_NEAR(*communication.formula, *communication.found, (kept ? 0.1 : 0.02) * *communication.found)
+        << memory_report_text(report);
   }
   EXPECT_GT(*line(report, "decoder, quoted").formula, 0);
 }
