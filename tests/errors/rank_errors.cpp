@@ -68,7 +68,7 @@ void rank_errors(ErrorTable& table) {
                           {"command line: parallel.data_parallel_size: dp_size is 3, but 4 ranks"});
   });
   table.add("types for a unit that isn't there", [](Scene& s) {
-    return layout_refused(s, {"trainer.mp_policy=[{units=\"llm.layer.*\", param_dtype=\"bf16\"}]"},
+    return layout_refused(s, {"trainer.mp_policy=[{units=\"llm.layer.*\", param_dtype=\"bf16\"}]", "--ranks", "1"},
                           {"command line: trainer.mp_policy: precision: 'llm.layer.*' matches no unit, e.g. not "
                            "'encoder.subsampling'"});
   });
