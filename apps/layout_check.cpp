@@ -52,8 +52,7 @@ void check_layout(const Loaded<RunConfig>& loaded, int ranks) {
     try {
       unit_types(model, dtype_of_precision(config.trainer.precision), precision_of(config.trainer, config.model));
     } catch (const Error& error) {
-      const std::string what = error.what();
-      problems.add(place_of(loaded.given, {"trainer", "mp_policy"}), "trainer.mp_policy: " + what.substr(0, what.rfind("  [")));
+      problems.add(place_of(loaded.given, {"trainer", "mp_policy"}), "trainer.mp_policy: " + without_place(error));
     }
   }
   problems.raise();

@@ -27,8 +27,8 @@ struct PlannedPart {
 
 /// What a rank holds while a phase trains.
 struct PlannedTotal {
-  std::int64_t parameters = 0,
-               trained = 0;  ///< elements of its part of the model, whatever data-parallel ranks share out of it
+  std::int64_t parameters = 0;  ///< elements of its part of the model, whatever data-parallel ranks share out of it
+  std::int64_t trained = 0;     ///< of those, the ones that the phase trains
   StateMemory state;
 };
 struct PlannedTotals {
@@ -37,7 +37,7 @@ struct PlannedTotals {
 };
 
 /// What lies where in the model is listed by place, the rank's index on axis "model". Ranks at a place hold the same, unless
-/// data- parallel ranks share it out: then each has a slice, which are numbered along axis "dp_shard_cp".
+/// data-parallel ranks share it out: then each has a slice, which are numbered along axis "dp_shard_cp".
 struct LayoutPlan {
   MeshShape shape;
   bool sequence_parallel = false;

@@ -62,8 +62,7 @@ void check_paths(const Loaded<RunConfig>& loaded) {
         // Shards may be missing: that costs their samples.
         for (std::size_t k = 0; key[0] == 'm' && k < paths.size(); ++k) check_at(value, name + key, paths[k], false);
       } catch (const Error& error) {
-        const std::string what = error.what();
-        problems.add(value ? value->place : config::Place{}, name + key + ": " + what.substr(0, what.rfind("  [")));
+        problems.add(value ? value->place : config::Place{}, name + key + ": " + without_place(error));
       }
     }
   }

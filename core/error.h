@@ -21,6 +21,10 @@ struct At {
   std::source_location where;
 };
 
+namespace detail {
+inline constexpr const char* before_place = "  [";
+}
+
 /// What an error says: all parts, each written with operator<<.
 template <class... Parts>
 std::string error_text(At at, const Parts&... parts) {
@@ -29,8 +33,14 @@ std::string error_text(At at, const Parts&... parts) {
   (text << ... << parts);
   std::string_view file = at.where.file_name();
   file.remove_prefix(file.find_last_of('/') == file.npos ? 0 : file.find_last_of('/') + 1);
-  text << "  [" << file << ':' << at.where.line() << ']';
+  text << detail::before_place << file << ':' << at.where.line() << ']';
   return text.str();
+}
+
+/// What an error says to people who have no source: its text without the place at the end.
+inline std::string without_place(const Error& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.rfind(detail::before_place));
 }
 
 /// Throws an `Error` made of all parts.
