@@ -25,6 +25,7 @@ struct UnitPrecisionConfig {
   }
   template <class Check>
   void rules(Check&& check) const {
+    check(!units.empty(), "units", "is missing: expected paths of units");
     check(!(param_dtype.empty() && reduce_dtype.empty() && output_dtype.empty()), "units",
           "has none of param_dtype, reduce_dtype and output_dtype");
     check(units != "llm.head" || output_dtype.empty(), "output_dtype",

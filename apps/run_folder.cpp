@@ -1,6 +1,7 @@
 #include <chorus/apps/run_folder.h>
 #include <chorus/core/posix_file.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -50,16 +51,40 @@ double longest_seconds(const RunConfig& config) {
   return longest;
 }
 
-std::string differing_lines(const std::string& before, const std::string& now) {
-  std::istringstream a(before), b(now);
-  std::string line_a, line_b, out;
-  while (true) {
-    const bool has_a = static_cast<bool>(std::getline(a, line_a)), has_b = static_cast<bool>(std::getline(b, line_b));
-    if (!has_a && !has_b) return out;
-    if (!has_a) line_a.clear();
-    if (!has_b) line_b.clear();
-    if (line_a != line_b) out += "\n  was: " + line_a + "\n  now: " + line_b;
+/// Lines of a canonical configuration by their key's whole name, e.g. "phases[0].steps = 4".
+std::map<std::string, std::string> named_lines(const std::string& toml) {
+  std::map<std::string, std::string> lines;
+  std::map<std::string, int> counts;  // of the entries of arrays of tables
+  std::istringstream text(toml);
+  std::string table, array;  // `array` with its index, which tables within an entry have too
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with("[[")) {
+      array = line.substr(2, line.size() - 4);
+      table = array + '[' + std::to_string(counts[array]++) + "].";
+    } else if (line.starts_with('[')) {
+      table = line.substr(1, line.size() - 2) + '.';
+      if (!array.empty() && table.starts_with(array + '.'))
+        table.insert(array.size(), '[' + std::to_string(counts[array] - 1) + ']');
+    } else if (!line.empty()) {
+      if (line.starts_with("# ")) line.erase(0, 2);  // "# batches is not set"
+      lines[table + line.substr(0, line.find(' '))] = table + line;
+    }
   }
+  return lines;
+}
+
+std::string differing_keys(const std::string& before, const std::string& now) {
+  const auto was = named_lines(before), is = named_lines(now);
+  auto all = is;
+  all.insert(was.begin(), was.end());
+  std::string out;
+  for (const auto& [key, line] : all) {
+    const auto a = was.find(key), b = is.find(key);
+    if (a != was.end() && b != is.end() && a->second == b->second) continue;
+    if (a != was.end()) out += "\n  was: " + a->second;
+    if (b != is.end()) out += "\n  now: " + b->second;
+  }
+  return out;
 }
 
 }  // namespace
@@ -92,7 +117,7 @@ void claim_run_folder(const std::filesystem::path& folder, const RunConfig& conf
     const std::string before = trajectory_toml(there), now = trajectory_toml(config);
     require(before == now, "run folder", folder.string(),
             " holds a run with another configuration; choose another trainer.output_dir or remove it:",
-            differing_lines(before, now));
+            differing_keys(before, now));
     // A resumed run mustn't need room for what is there already.
     if (canonical_toml(there) == canonical_toml(config)) return;
   }

@@ -30,6 +30,19 @@ bool path_matches(const std::string& pattern, const std::string& path) {
   }
 }
 
+std::string kinds_of_paths(std::span<const std::string> paths) {
+  std::vector<std::string> kinds;
+  for (const auto& path : paths) {
+    std::string kind;
+    for (const char c : path)
+      if (const bool digit = c >= '0' && c <= '9'; !digit || !kind.ends_with('*')) kind += digit ? '*' : c;
+    if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
+  }
+  std::string text;
+  for (const auto& kind : kinds) text += (text.empty() ? "" : ", ") + kind;
+  return text;
+}
+
 PathPatterns::PathPatterns(const std::string& key, const std::vector<std::string>& patterns,
                            std::span<const std::string> paths) {
   for (const auto& text : patterns) {

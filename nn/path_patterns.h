@@ -10,6 +10,9 @@ namespace chorus {
 /// Alternatives separated by '|'; '*' stands for any characters, dots too.
 bool path_matches(const std::string& pattern, const std::string& path);
 
+/// For messages: kinds of paths, with '*' for their numbers, each once: "encoder.layers.*, llm.head".
+std::string kinds_of_paths(std::span<const std::string> paths);
+
 /// Regular expressions: ECMAScript patterns that match from the start of a path, like Python's re.match and so like NeMo's
 /// keys.
 class PathPatterns {

@@ -8,13 +8,15 @@ namespace chorus::detail {
 std::map<std::string, UnitTypes> types_of_units(const std::vector<std::pair<std::string, Unit*>>& units, DType dtype,
                                                 const Precision& precision) {
   constexpr const char* scope = "precision";
+  std::vector<std::string> paths;
+  for (const auto& [path, unit] : units) paths.push_back(path);
+  const std::string known = kinds_of_paths(paths);
   for (const auto& rule : precision.units) {
     const bool root = rule.units == "root";
     require(!root || !(rule.param || rule.output), scope, "what lies in no unit has the model's type, ", dtype,
             "; for 'root' only the type of sums can be chosen");
     require(root || std::ranges::any_of(units, [&](const auto& unit) { return path_matches(rule.units, unit.first); }), scope,
-            "'", rule.units, "' matches no unit", units.empty() ? "; there are none" : ", e.g. not '",
-            units.empty() ? "" : units.front().first + "'");
+            "'", rule.units, "' matches no unit; ", known.empty() ? "there are none" : "units are " + known);
     for (const auto& type : {rule.param, rule.reduce, rule.output})
       require(!type || (is_floating(*type) && wide(*type) == wide(dtype)), scope, "'", rule.units, "': ", type.value_or(dtype),
               " in a model of ", dtype, "; f32 and bf16 go together, f64 stands alone");

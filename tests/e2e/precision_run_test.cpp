@@ -98,13 +98,15 @@ TEST(PrecisionRun, AResumedRunKeepsItsTypes) {
     return tiny(corpus, folder.path / "run", keys);
   };
   EXPECT_EQ(train(with({}), {}).outcome, Outcome::paused);
-  for (const std::string key :
-       {"trainer.lm_head_precision=fp32", "trainer.mp_policy=[{units=\"llm.*\", reduce_dtype=\"bf16\"}]"}) {
+  for (const auto& [key, named] :
+       {std::pair{"trainer.lm_head_precision=fp32", "now: trainer.lm_head_precision = \"fp32\""},
+        {"trainer.mp_policy=[{units=\"llm.*\", reduce_dtype=\"bf16\"}]", "now: trainer.mp_policy[0].units = \"llm.*\""}}) {
     try {
       train(with({key}), {});
       FAIL() << "no error for " << key;
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), HasSubstr("holds a run with another configuration"));
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("holds a run with another configuration"), HasSubstr(named)));
+      EXPECT_THAT(error.what(), Not(HasSubstr("phases"))) << "keys after the one that differs";
     }
   }
 }
@@ -116,7 +118,7 @@ TEST(PrecisionRun, AUnitThatIsNotThereIsNamed) {
     train(tiny(corpus, folder.path / "run", {"trainer.mp_policy=[{units=\"llm.layer.*\", param_dtype=\"bf16\"}]"}), {});
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("'llm.layer.*' matches no unit, e.g. not 'encoder.subsampling'"));
+    EXPECT_THAT(error.what(), HasSubstr("'llm.layer.*' matches no unit; units are encoder.subsampling, encoder.layers.*, llm."));
   }
 }
 

@@ -69,8 +69,12 @@ void rank_errors(ErrorTable& table) {
   });
   table.add("types for a unit that isn't there", [](Scene& s) {
     return layout_refused(s, {"trainer.mp_policy=[{units=\"llm.layer.*\", param_dtype=\"bf16\"}]", "--ranks", "1"},
-                          {"command line: trainer.mp_policy: precision: 'llm.layer.*' matches no unit, e.g. not "
-                           "'encoder.subsampling'"});
+                          {"command line: trainer.mp_policy: precision: 'llm.layer.*' matches no unit; units are "
+                           "encoder.subsampling, encoder.layers.*, llm."});
+  });
+  table.add("types without the units that they are for", [](Scene& s) {
+    return layout_refused(s, {"trainer.mp_policy=[{param_dtype=\"bf16\"}]", "--ranks", "1"},
+                          {"trainer.mp_policy[0].units: is missing: expected paths of units"});
   });
   table.add("heads that tp_size doesn't divide", [](Scene& s) {
     return layout_refused(s, {"--ranks", "3"},

@@ -172,7 +172,7 @@ TEST(PrecisionOfUnits, WhatCannotBeIsAnErrorThatSaysSo) {
     return "no error";
   };
   EXPECT_THAT(error_of(DType::bf16, {{"blocks.7", DType::f32, std::nullopt, std::nullopt}}),
-              HasSubstr("'blocks.7' matches no unit, e.g. not 'blocks.0'"));
+              HasSubstr("'blocks.7' matches no unit; units are blocks.*"));
   EXPECT_THAT(error_of(DType::bf16, {{"blocks.*", DType::f64, std::nullopt, std::nullopt}}), HasSubstr("f64 stands alone"));
   EXPECT_THAT(error_of(DType::f64, {{"blocks.*", std::nullopt, DType::bf16, std::nullopt}}), HasSubstr("f64 stands alone"));
   EXPECT_THAT(error_of(DType::bf16, {{"root", DType::f32, std::nullopt, std::nullopt}}), HasSubstr("only the type of sums"));
