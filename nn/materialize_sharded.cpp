@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -72,10 +73,10 @@ class ShardedStore {
       buffer.owned = shard_range(buffer.elements, share_.rank, share_.size);
       if (buffer.trainable) buffer.first = std::exchange(store_.state_size, store_.state_size + aligned(buffer.owned.count()));
       if (share_.values) sizes_[{buffer.trainable, buffer.types.values}] += aligned(buffer.owned.count());
-      if (has_masters(buffer)) masters_size_ += aligned(buffer.owned.count());
+      if (has_masters(buffer)) masters_size_ = masters_size_.value_or(0) + aligned(buffer.owned.count());
     }
     for (const auto& [kind, count] : sizes_) owners_[kind] = {zeros(count, kind.second, Category::parameters)};
-    if (masters_size_ > 0) masters_.memory = store_.new_state(masters_size_, "masters");
+    if (masters_size_) masters_.memory = store_.new_state(*masters_size_, "masters");
     for (std::size_t b = 0; b < gatherings_.size(); ++b) fill(b);
     store_.values = owners_[{true, options_.dtype}].memory;
     store_.frozen_values = owners_[{false, options_.dtype}].memory;
@@ -146,7 +147,7 @@ class ShardedStore {
   std::vector<Gathering> gatherings_;
   std::map<std::pair<bool, DType>, std::int64_t> sizes_;  // of what this rank owns, by whether it trains and by type
   std::map<std::pair<bool, DType>, Flat> owners_;
-  std::int64_t masters_size_ = 0;
+  std::optional<std::int64_t> masters_size_;  // of this rank; 0 where only others own elements that have masters
   Flat masters_;
   ParamStore store_;
 };

@@ -75,6 +75,31 @@ TEST_P(PrecisionRun, ShardingChangesNoBit) {
   for (const char* sharding : {"optimizer", "gradients", "full"}) EXPECT_EQ(hash_of(sharding), expected) << sharding;
 }
 
+/// Eight elements that have masters are shared out among nine ranks.
+TEST(PrecisionRun, ARankMayHaveNoMaster) {
+  const Folder folder("precision_no_master");
+  const auto corpus = write_corpus(folder.path);
+  const auto run = [&](const std::string& sharding, std::vector<std::string> more = {}) {
+    for (const std::string& key :
+         {std::string("trainer.precision=bf16-mixed"), "parallel.sharding=" + sharding, std::string("trainer.gradient_clip_val=0"),
+          std::string("model.llm.hidden_size=8"), std::string("phases[0].llm_weight=1"), std::string("phases[0].ctc_weight=0"),
+          std::string("phases[0].steps=4"), std::string("phases[1].steps=4"),
+          std::string("trainer.mp_policy=[{units=\"*\", param_dtype=\"fp32\"}]")})
+      more.push_back(key);
+    for (const char* phase : {"phases[0].", "phases[1]."}) {
+      more.push_back(std::string(phase) + "freeze_params=[\".*\"]");
+      more.push_back(std::string(phase) + "prevent_freeze_params=[\"llm.norm.weight\"]");
+    }
+    return train_on_threads(tiny(corpus, folder.path / sharding, more), {}, 9).weight_hash;
+  };
+  const std::string expected = run("none");
+  for (const char* sharding : {"optimizer", "gradients", "full"}) {
+    const std::string state = "trainer.optimizer_offload_folder=" + (folder.path / "state").string();
+    run(sharding, {"trainer.stop_after_steps=2"});
+    EXPECT_EQ(run(sharding, {state}), expected) << sharding;
+  }
+}
+
 /// A head in f32 is another computation than one in bf16.
 TEST(PrecisionRun, TheHeadsTypeMatters) {
   const Folder folder("precision_head");
