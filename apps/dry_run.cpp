@@ -206,7 +206,8 @@ std::vector<MeasuredPhase> measure_run(const RunConfig& config, std::int64_t ste
       std::filesystem::remove_all(path, ignored);
     }
   } const folder;
-  const RunConfig run = shortened(config, steps, folder.path);
+  RunConfig run = shortened(config, steps, folder.path);
+  use_folders_that_are_there(run.trainer);
   std::vector<MeasuredPhase> out;
   std::int64_t phase_end = 0;
   TrainerHooks hooks;

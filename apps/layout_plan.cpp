@@ -98,6 +98,7 @@ LayoutPlan plan_layout(const RunConfig& config, int ranks, const std::function<v
   out.minimum_ranks = minimum_ranks(config.parallel.sizes());
   out.sequence_parallel = config.parallel.sequence_parallel;
   out.sharding = config.parallel.sharding;
+  out.optimizer_on_disk = !config.trainer.optimizer_offload_folder.empty();
   std::vector<ManifestEntry> entries;
   if (config.tokenizer_model.empty()) entries = training_entries(config, say).entries;
   const Tokenizer tokenizer(make_tokenizer(config, entries));

@@ -42,6 +42,7 @@ struct LayoutPlan {
   MeshShape shape;
   bool sequence_parallel = false;
   std::string sharding = "none";
+  bool optimizer_on_disk = false;
   int minimum_ranks = 1;
   std::vector<int> place_of, slice_of;  ///< of each rank; slices are all 0 without sharding
   std::vector<PlannedGroups> groups;

@@ -108,7 +108,8 @@ std::string layout_text(const LayoutPlan& plan, int rank) {
   out << text_table(rows, rows[0].size());
 
   out << "\n== a rank holds\n";
-  rows = {{"phase", "parameters", "trained", "values", "gradients", "optimizer state"}};
+  rows = {{"phase", "parameters", "trained", "values", "gradients",
+           plan.optimizer_on_disk ? "optimizer state, on disk" : "optimizer state"}};
   if (sharded) rows[0].insert(rows[0].end(), {"gathered at a time", "other gradients"});
   if (rank < 0) rows[0].push_back("ranks");
   for (const auto& [phase, of_place] : plan.totals) {
@@ -166,6 +167,7 @@ std::string layout_json(const LayoutPlan& plan, int rank) {
       one["held"][std::to_string(p)] = {{"begin", sizes(part.boxes[p].begin)}, {"size", sizes(part.boxes[p].size)}};
     out["parameters"].push_back(std::move(one));
   }
+  out["optimizer_on_disk"] = plan.optimizer_on_disk;
   out["totals"] = Json::array();
   for (const auto& [phase, of_place] : plan.totals)
     for (const std::size_t p : at)

@@ -166,8 +166,7 @@ struct FirstRank {
       : mesh(Mesh::silent(layout, 0)) {
     if (config.parallel.tp_comm_overlap) mesh->overlap_exchanges();
     RunConfig here = config;
-    if (!here.trainer.activation_offload_folder.empty())  // which may not be there yet, and a dry run makes none
-      here.trainer.activation_offload_folder = std::filesystem::temp_directory_path();
+    use_folders_that_are_there(here.trainer);
     here.trainer.optimizer_offload_folder.clear();  // `state_on_disk` counts it
     built = build_salm(context, here, tokenizer, rules_for(config, tokenizer, frozen), *mesh);
     parallel = make_data_parallel(built->store, *mesh, config.parallel.data_parallel(), [&] {

@@ -30,12 +30,27 @@ void give_memory(BuiltSalm& built, Context& context, const RunConfig& config, co
                              .precision = precision_of(config.trainer, config.model),
                              .offload_folder = offload_folder});
 }
+
+/// Makes the folder of trainer.`key`; an error names the key if that or a file in it can't be made.
+void make_offload_folder(const std::string& key, const std::filesystem::path& folder) {
+  try {
+    make_folders(folder);
+    (void)PosixFile::temporary(folder, "attempt");
+  } catch (const Error& error) {
+    throw Error("trainer." + key + ": " + error.what());
+  }
+}
 }  // namespace
+
+void use_folders_that_are_there(TrainerConfig& trainer) {
+  for (auto* folder : {&trainer.activation_offload_folder, &trainer.optimizer_offload_folder})
+    if (!folder->empty()) *folder = existing_folder_around(*folder);
+}
 
 void checkpoint_activations(Salm& model, const TrainerConfig& trainer) {
   std::shared_ptr<ActivationFile> file;
   if (const auto& folder = trainer.activation_offload_folder; !folder.empty()) {
-    make_folders(folder);
+    make_offload_folder("activation_offload_folder", folder);
     file = std::make_shared<ActivationFile>(folder);
   }
   if (model.llm && !model.llm->layers.empty())
@@ -61,7 +76,7 @@ std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config,
     check_salm_layouts(built->model, context, dtype_of_precision(config.trainer.precision),
                        precision_of(config.trainer, config.model));
   const auto& folder = config.trainer.optimizer_offload_folder;
-  if (!folder.empty()) make_folders(folder);
+  if (!folder.empty()) make_offload_folder("optimizer_offload_folder", folder);
   give_memory(*built, context, config, freeze, store_shard(sharding_of(config.parallel.sharding), mesh), folder);
   return built;
 }

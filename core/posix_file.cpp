@@ -210,6 +210,12 @@ void make_folders(const fs::path& path) {
   require(!error, "make_folders", "cannot create ", path.string(), ": ", reason(error.value(), path));
 }
 
+fs::path existing_folder_around(const fs::path& path) {
+  fs::path there = fs::absolute(path);
+  while (!fs::is_directory(there) && there.has_relative_path()) there = there.parent_path();
+  return there;
+}
+
 void make_new_folder(const fs::path& path) {
   if (uninterrupted([&] { return ::mkdir(path.c_str(), 0777); }) != 0) fail_errno("PosixFile", "create folder", path);
 }

@@ -62,6 +62,8 @@ void write_file(const std::filesystem::path& path, std::string_view text);
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 /// Makes folders as needed; a failure names the one that can't be made.
 void make_folders(const std::filesystem::path& path);
+/// The folder itself or the nearest one around it that is there: on the same file system as it will be.
+std::filesystem::path existing_folder_around(const std::filesystem::path& path);
 /// Makes one folder that isn't there yet.
 void make_new_folder(const std::filesystem::path& path);
 /// Removes a file if it is there.

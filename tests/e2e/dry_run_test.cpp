@@ -73,6 +73,7 @@ TEST_P(DryRunKinds, EstimatesMemoryWithinTenPercent) {
   EXPECT_FALSE(std::filesystem::exists(config.trainer.output_dir)) << "a dry run writes nothing";
 
   const auto measured = measure_run(config, 1000, {});
+  EXPECT_FALSE(std::filesystem::exists(folder.path / "offload"));
   EXPECT_FALSE(std::filesystem::exists(config.trainer.output_dir));
   ASSERT_EQ(plan.phases.size(), measured.size());
   for (std::size_t p = 0; p < measured.size(); ++p) {

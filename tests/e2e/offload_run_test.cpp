@@ -105,6 +105,7 @@ TEST(OffloadDryRun, LeavesStateOutOfMemoryAndMakesNoFolder) {
     EXPECT_THAT(memory_text(plan), ContainsRegex("\n *disk "));
     EXPECT_THAT(memory_text(plan), Not(ContainsRegex("\n *optimizer ")));
     const auto measured = measure_run(config({offloaded(folder)}), 1000, {}, 2);
+    EXPECT_FALSE(std::filesystem::exists(folder.path / "state"));
     for (std::size_t p = 0; p < measured.size(); ++p) {
       const auto of = [](const MemoryUse& use, Category category) { return use.of[static_cast<std::size_t>(category)]; };
       const double state = of(plain.phases[p].fixed, Category::optimizer);

@@ -130,6 +130,9 @@ TEST(PlanLayoutText, SaysWhoHoldsWhat) {
   EXPECT_THAT(third, HasSubstr(" (33, 16) tp: shard(0) (17, 16) [16:33, 0:16]\n"));
   EXPECT_THAT(third, HasSubstr("{2 3}\n"));
   EXPECT_THAT(third, ::testing::Not(HasSubstr("{0 1}")));
+  EXPECT_THAT(third, ::testing::Not(HasSubstr("on disk")));
+  EXPECT_THAT(layout_text(plan_layout(planned_run(folder, {"trainer.optimizer_offload_folder=disk"}), 4, {}), 3),
+              HasSubstr("optimizer state, on disk"));
 
   const auto json = nlohmann::json::parse(layout_json(plan, 3));
   EXPECT_EQ(json.at("layout"), "TP2 SP DP2");
