@@ -42,7 +42,7 @@ Seen layout_refused(const Scene& scene, const std::vector<std::string>& more, st
 
 void rank_errors(ErrorTable& table) {
   table.section("Ranks", "`chorus plan layout` and `chorus train` say the same.");
-  table.add("no rank", [](Scene& s) { return ranks_refused(s, {"--ranks", "0"}, {"--ranks", "not in range 1 to 4096"}); });
+  table.add("no rank", [](Scene& s) { return ranks_refused(s, {"--ranks", "0"}, {"--ranks: Value 0 not in range ", "4096"}); });
   table.add("a rank that isn't there", [](Scene& s) {
     s.write("my.toml", testing::tiny_config);
     const Ended ended = s.chorus({"plan", "layout", "my.toml", "--ranks", "4", "--rank", "4"});
