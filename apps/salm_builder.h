@@ -24,8 +24,8 @@ std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config,
 std::unique_ptr<BuiltSalm> build_salm(Context& context, const RunConfig& config, const Tokenizer& tokenizer,
                                       const FreezeRules& freeze, Mesh& mesh);
 
-/// Has what is offloaded lie in the nearest folders that are there, whose file systems the configured ones will be on: for a dry
-/// run, which makes none.
+/// Has what is offloaded lie in the nearest folders that are there, whose file systems the configured ones will be on: for a
+/// dry run, which makes none.
 void use_folders_that_are_there(TrainerConfig& trainer);
 
 /// Tells the model's units what `trainer.activation_*` says; a folder for what is offloaded is made. Training steps of a model

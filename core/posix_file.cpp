@@ -212,7 +212,8 @@ void make_folders(const fs::path& path) {
 
 fs::path existing_folder_around(const fs::path& path) {
   fs::path there = fs::absolute(path);
-  while (!fs::is_directory(there) && there.has_relative_path()) there = there.parent_path();
+  std::error_code ignored;  // what can't be looked at isn't there
+  while (!fs::is_directory(there, ignored) && there.has_relative_path()) there = there.parent_path();
   return there;
 }
 

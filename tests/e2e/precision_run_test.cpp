@@ -81,10 +81,10 @@ TEST(PrecisionRun, ARankMayHaveNoMaster) {
   const auto corpus = write_corpus(folder.path);
   const auto run = [&](const std::string& sharding, std::vector<std::string> more = {}) {
     for (const std::string& key :
-         {std::string("trainer.precision=bf16-mixed"), "parallel.sharding=" + sharding, std::string("trainer.gradient_clip_val=0"),
-          std::string("model.llm.hidden_size=8"), std::string("phases[0].llm_weight=1"), std::string("phases[0].ctc_weight=0"),
-          std::string("phases[0].steps=4"), std::string("phases[1].steps=4"),
-          std::string("trainer.mp_policy=[{units=\"*\", param_dtype=\"fp32\"}]")})
+         {std::string("trainer.precision=bf16-mixed"), "parallel.sharding=" + sharding,
+          std::string("trainer.gradient_clip_val=0"), std::string("model.llm.hidden_size=8"),
+          std::string("phases[0].llm_weight=1"), std::string("phases[0].ctc_weight=0"), std::string("phases[0].steps=4"),
+          std::string("phases[1].steps=4"), std::string("trainer.mp_policy=[{units=\"*\", param_dtype=\"fp32\"}]")})
       more.push_back(key);
     for (const char* phase : {"phases[0].", "phases[1]."}) {
       more.push_back(std::string(phase) + "freeze_params=[\".*\"]");
@@ -143,7 +143,8 @@ TEST(PrecisionRun, AUnitThatIsNotThereIsNamed) {
     train(tiny(corpus, folder.path / "run", {"trainer.mp_policy=[{units=\"llm.layer.*\", param_dtype=\"bf16\"}]"}), {});
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("'llm.layer.*' matches no unit; units are encoder.subsampling, encoder.layers.*, llm."));
+    EXPECT_THAT(error.what(),
+                HasSubstr("'llm.layer.*' matches no unit; units are encoder.subsampling, encoder.layers.*, llm."));
   }
 }
 

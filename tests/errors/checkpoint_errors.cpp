@@ -79,8 +79,9 @@ void checkpoint_errors(ErrorTable& table) {
   });
   table.add("another configuration for the same folder", [](Scene& s) {
     write_run(s);
-    return resume_refused({"run holds a run with another configuration", "was: optimizer.weight_decay", "now: optimizer.weight_decay = 0.5"},
-                          {"optimizer.weight_decay=0.5"});
+    return resume_refused(
+        {"run holds a run with another configuration", "was: optimizer.weight_decay", "now: optimizer.weight_decay = 0.5"},
+        {"optimizer.weight_decay=0.5"});
   });
   table.add("the run's config.toml is gone", [](Scene& s) {
     write_run(s);
