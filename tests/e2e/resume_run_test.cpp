@@ -130,8 +130,8 @@ TEST_F(ResumeRun, AnotherConfigurationInTheSameFolderIsAnError) {
   } catch (const Error& error) {
     const std::string text = error.what();
     EXPECT_NE(text.find(output.string()), text.npos) << text;
-    EXPECT_NE(text.find("was: weight_decay = 0.01"), text.npos) << text;
-    EXPECT_NE(text.find("now: weight_decay = 0.5"), text.npos) << text;
+    EXPECT_NE(text.find("was: optimizer.weight_decay = 0.01"), text.npos) << text;
+    EXPECT_NE(text.find("now: optimizer.weight_decay = 0.5"), text.npos) << text;
   }
 }
 
