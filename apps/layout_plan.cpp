@@ -2,6 +2,7 @@
 #include <chorus/apps/run_data.h>
 #include <chorus/apps/run_folder.h>
 #include <chorus/models/salm/plan.h>
+#include <chorus/nn/path_patterns.h>
 
 #include <algorithm>
 #include <map>
@@ -10,19 +11,6 @@
 
 namespace chorus {
 namespace {
-
-/// "llm.layers.3.norm.weight" -> "llm.layers.*.norm.weight".
-std::string without_numbers(const std::string& path) {
-  std::string out;
-  for (std::size_t at = 0; at <= path.size();) {
-    const std::size_t end = std::min(path.find('.', at), path.size());
-    const std::string part = path.substr(at, end - at);
-    const bool number = !part.empty() && part.find_first_not_of("0123456789") == part.npos;
-    out += (at > 0 ? "." : "") + (number ? std::string("*") : part);
-    at = end + 1;
-  }
-  return out;
-}
 
 bool alike(const PlannedPart& a, const PlannedPart& b) {
   const auto same_box = [](const Box& x, const Box& y) { return x.begin == y.begin && x.size == y.size; };

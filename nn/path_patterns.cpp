@@ -30,12 +30,22 @@ bool path_matches(const std::string& pattern, const std::string& path) {
   }
 }
 
+std::string without_numbers(const std::string& path) {
+  std::string out;
+  for (std::size_t at = 0; at <= path.size();) {
+    const std::size_t end = std::min(path.find('.', at), path.size());
+    const std::string part = path.substr(at, end - at);
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == part.npos;
+    out += (at > 0 ? "." : "") + (number ? std::string("*") : part);
+    at = end + 1;
+  }
+  return out;
+}
+
 std::string kinds_of_paths(std::span<const std::string> paths) {
   std::vector<std::string> kinds;
   for (const auto& path : paths) {
-    std::string kind;
-    for (const char c : path)
-      if (const bool digit = c >= '0' && c <= '9'; !digit || !kind.ends_with('*')) kind += digit ? '*' : c;
+    const std::string kind = without_numbers(path);
     if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
   }
   std::string text;

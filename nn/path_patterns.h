@@ -10,7 +10,10 @@ namespace chorus {
 /// Alternatives separated by '|'; '*' stands for any characters, dots too.
 bool path_matches(const std::string& pattern, const std::string& path);
 
-/// For messages: kinds of paths, with '*' for their numbers, each once: "encoder.layers.*, llm.head".
+/// "llm.layers.3.norm.weight" -> "llm.layers.*.norm.weight".
+std::string without_numbers(const std::string& path);
+
+/// For messages: each path without its numbers, once: "encoder.layers.*, llm.head".
 std::string kinds_of_paths(std::span<const std::string> paths);
 
 /// Regular expressions: ECMAScript patterns that match from the start of a path, like Python's re.match and so like NeMo's
